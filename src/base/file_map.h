@@ -1,0 +1,22 @@
+/* file_map: a whole file, read-only, in memory.
+ *
+ * A file that is cut while it is mapped gives SIGBUS on access; no check can prevent that, OPERATIONS.md says so.
+ * Thread: any, const after open.   Memory: the mapping, until close. */
+#ifndef KVICK_BASE_FILE_MAP_H
+#define KVICK_BASE_FILE_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct file_map {
+    const uint8_t *bytes; /* NULL for an empty file */
+    size_t n_bytes;
+};
+
+/* Errors: STATUS_IO with the system's reason in note (no path in it), also for directories and devices. */
+WARN_UNUSED enum status file_map_open(struct file_map *map, const char *path, struct status_note *note);
+void file_map_close(struct file_map *map);
+
+#endif

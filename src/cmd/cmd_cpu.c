@@ -1,0 +1,8 @@
+#include "cmd/cmd.h"
+
+int cmd_cpu(const struct options *options, int n_words, const char **words) {
+    (void)options;
+    (void)n_words;
+    (void)words;
+    return cmd_usage("cpu", "not built yet");
+}
