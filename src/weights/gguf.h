@@ -80,7 +80,8 @@ WARN_UNUSED enum status gguf_get_text(const struct gguf *gguf, const char *key, 
 WARN_UNUSED enum status gguf_get_array(const struct gguf *gguf, const char *key, struct gguf_array *out,
                                        struct status_note *note);
 
-/* Items of an array: integers of any width, floats, booleans as 0/1. item_idx < n_items, item_type fitting: REQUIREd. */
+/* Items of an array: integers of any width, floats, booleans as 0/1. item_idx < n_items, item_type fitting: REQUIREd.
+ */
 int64_t gguf_array_int(const struct gguf_array *array, uint64_t item_idx);
 double gguf_array_real(const struct gguf_array *array, uint64_t item_idx);
 
