@@ -30,8 +30,9 @@ static void write_nibbles(uint8_t *bytes, const int codes[32]) {
 }
 
 static void q4_0(const float *in, uint8_t *block) {
-    float largest = 0; /* the first of greatest magnitude, with its sign: it gets code 0 = -8 steps */
-    for (int i = 0; i < 32; i++)
+    /* The first of greatest magnitude, with its sign (of a zero, too): it gets code 0 = -8 steps. */
+    float largest = isnan(in[0]) ? 0 : in[0];
+    for (int i = 1; i < 32; i++)
         if (fabsf(in[i]) > fabsf(largest)) largest = in[i];
     float d = largest / -8, inverse_d = inverse(d);
     int codes[32];
