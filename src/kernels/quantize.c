@@ -12,10 +12,9 @@ static void write_f16(uint8_t *bytes, float value) {
     write_u16(bytes, dtype_f32_to_f16(value));
 }
 
-/* 1 / d for d != 0; 0 where that is no number to multiply with: no step, or one so small that no code helps. */
+/* Infinite for a scale below 2^-128, which f16 stores as 0: then the codes only have to stay in range. */
 static float inverse(float d) {
-    float inverse_d = 1.0f / d;
-    return d != 0 && isfinite(inverse_d) ? inverse_d : 0;
+    return d != 0 ? 1.0f / d : 0;
 }
 
 /* Truncates a code into [0, 15] before it becomes an integer, where a wild float would be undefined. NaN gives 0. */

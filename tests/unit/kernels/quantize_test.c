@@ -110,6 +110,24 @@ static void a_row_is_its_blocks(void **state) {
     }
 }
 
+/* By hand: a scale of 1 makes the codes of halves visible. */
+static void halves_round_as_the_format_says(void **state) {
+    (void)state;
+    float row[32] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 0.49999997f};
+    uint8_t block[34];
+    quantize_row(DTYPE_Q8_0, row, block, 32);
+    static const uint8_t q8_0[9] = {0x00, 0x3c, 127, 1, 2, 3, 0xff, 0xfe, 0}; /* away from zero */
+    assert_memory_equal(block, q8_0, sizeof q8_0);
+    row[0] = -8;
+    quantize_row(DTYPE_Q4_0, row, block, 32);
+    static const int q4_0[6] = {0, 9, 10, 11, 8, 7}; /* up */
+    for (int i = 0; i < 6; i++) assert_int_equal(block[2 + i] & 15, q4_0[i]);
+    row[0] = 8; /* the greatest magnitude gets code 0, and the scale the other sign */
+    quantize_row(DTYPE_Q4_0, row, block, 32);
+    assert_int_equal(block[1], 0xbc);
+    assert_int_equal(block[2] & 15, 0);
+}
+
 static void zeros_stay_zeros(void **state) {
     (void)state;
     static const float zeros[N_ROW];
@@ -143,6 +161,24 @@ static void wild_input_gives_finite_blocks(void **state) {
     }
 }
 
+static void the_odd_value_gets_the_promised_code(void **state) {
+    (void)state;
+    float row[32] = {NAN, 1, NAN, -1}, back[32];
+    uint8_t block[34];
+    quantize_row(DTYPE_Q8_0, row, block, 32);
+    dequantize_row(DTYPE_Q8_0, block, back, 32);
+    assert_true(back[0] == 0 && back[2] == 0 && back[1] > 0.99f && back[3] < -0.99f);
+    quantize_row(DTYPE_Q4_0, row, block, 32);
+    dequantize_row(DTYPE_Q4_0, block, back, 32);
+    assert_true(back[0] == 0 && back[2] == 0 && back[3] == -0.875f && back[1] == 1);
+    quantize_row(DTYPE_Q4_1, row, block, 32);
+    dequantize_row(DTYPE_Q4_1, block, back, 32);
+    assert_true(back[0] == -1 && back[2] == -1 && back[3] == -1);
+    for (int i = 0; i < 32; i++) row[i] = 1.1754944e-38f; /* its inverse scale is infinite */
+    quantize_row(DTYPE_Q8_0, row, block, 32);
+    assert_int_equal(block[33], 127);
+}
+
 static void only_simple_formats_are_written(void **state) {
     (void)state;
     int n_known = 0;
@@ -156,8 +192,10 @@ int main(void) {
         cmocka_unit_test(values_come_back_within_half_a_step),
         cmocka_unit_test(quantizing_twice_changes_nothing),
         cmocka_unit_test(a_row_is_its_blocks),
+        cmocka_unit_test(halves_round_as_the_format_says),
         cmocka_unit_test(zeros_stay_zeros),
         cmocka_unit_test(wild_input_gives_finite_blocks),
+        cmocka_unit_test(the_odd_value_gets_the_promised_code),
         cmocka_unit_test(only_simple_formats_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
