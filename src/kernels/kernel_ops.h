@@ -56,11 +56,11 @@ struct attention_rows {
     const int *last_key;   /* [n_rows] the row's own position */
 };
 
-/* Keys and values of one layer and kv head. Block b holds positions b * block_tokens and up, K as
- * [head_dim][block_tokens], V as [block_tokens][head_dim]. block_tokens divides ATTENTION_TILE_KEYS and is a multiple
- * of 16. */
+/* Keys and values of one layer and kv head, from a call's key_begin on: block b holds positions
+ * key_begin + b * block_tokens and up, K as [head_dim][block_tokens], V as [block_tokens][head_dim]. block_tokens
+ * divides ATTENTION_TILE_KEYS and is a multiple of 16. */
 struct attention_keys {
-    const void *const *k_blocks; /* indexed by position / block_tokens */
+    const void *const *k_blocks;
     const void *const *v_blocks;
     int block_tokens, head_dim;
 };

@@ -23,8 +23,8 @@ enum status model_config_int(const struct model_config *config, const struct ggu
     enum status status = gguf_get_u64(gguf, key, &value, note);
     if (status) return status;
     if (value < (uint64_t)min || value > (uint64_t)max)
-        return status_fail(note, STATUS_FORMAT, "key %s is %llu, not within %ld..%ld", key, (unsigned long long)value, min,
-                           max);
+        return status_fail(note, STATUS_FORMAT, "key %s is %llu, not within %ld..%ld", key, (unsigned long long)value,
+                           min, max);
     *out = (int)value;
     return STATUS_OK;
 }
@@ -82,7 +82,8 @@ static enum status read_scaling(struct model_config *config, const struct gguf *
     status = model_config_real(config, gguf, "rope.scaling.factor", NAN, &factor, note);
     if (status) return status;
     if (!(factor >= 1 && factor <= 1e6))
-        return status_fail(note, STATUS_FORMAT, "key %s.rope.scaling.factor is %g, not within 1..1e6", config->arch, factor);
+        return status_fail(note, STATUS_FORMAT, "key %s.rope.scaling.factor is %g, not within 1..1e6", config->arch,
+                           factor);
     if (type.n_bytes == 6 && memcmp(type.ptr, "linear", 6) == 0) {
         for (int i = 0; i < config->ropes[0].n_pairs; i++) config->ropes[0].inv_freq[i] /= factor;
         return STATUS_OK;
@@ -100,8 +101,8 @@ static enum status read_scaling(struct model_config *config, const struct gguf *
 }
 
 /* rope_freqs.weight: one divisor per pair (llama3 scaling). */
-static enum status read_factors(const struct gguf *gguf, int n_pairs, float factors[MODEL_MAX_ROPE_PAIRS], bool *out_has,
-                                struct status_note *note) {
+static enum status read_factors(const struct gguf *gguf, int n_pairs, float factors[MODEL_MAX_ROPE_PAIRS],
+                                bool *out_has, struct status_note *note) {
     const struct gguf_tensor *tensor = gguf_tensor_find(gguf, "rope_freqs.weight");
     *out_has = tensor != NULL;
     if (!tensor) return STATUS_OK;
@@ -110,7 +111,8 @@ static enum status read_factors(const struct gguf *gguf, int n_pairs, float fact
     memcpy(factors, tensor->bytes, (size_t)n_pairs * sizeof(float));
     for (int i = 0; i < n_pairs; i++)
         if (!(factors[i] > 0 && factors[i] < 1e9f))
-            return status_fail(note, STATUS_FORMAT, "tensor rope_freqs.weight: divisor %d is %g", i, (double)factors[i]);
+            return status_fail(note, STATUS_FORMAT, "tensor rope_freqs.weight: divisor %d is %g", i,
+                               (double)factors[i]);
     return STATUS_OK;
 }
 
@@ -123,10 +125,12 @@ static enum status read_rope(struct model_config *config, const struct gguf *ggu
     if (status) return status;
     if (!(base > 1 && base < 1e12))
         return status_fail(note, STATUS_FORMAT, "key %s.rope.freq_base is %g", config->arch, base);
-    status = model_config_int(config, gguf, "rope.dimension_count", 2, config->head_dim, config->head_dim, &n_dims, note);
+    status =
+        model_config_int(config, gguf, "rope.dimension_count", 2, config->head_dim, config->head_dim, &n_dims, note);
     if (status) return status;
     if (n_dims % 2)
-        return status_fail(note, STATUS_FORMAT, "key %s.rope.dimension_count is %d, an odd number", config->arch, n_dims);
+        return status_fail(note, STATUS_FORMAT, "key %s.rope.dimension_count is %d, an odd number", config->arch,
+                           n_dims);
     status = read_factors(gguf, n_dims / 2, factors, &has_factors, note);
     if (status) return status;
     model_config_plain_rope(&config->ropes[0], base, n_dims / 2, has_factors ? factors : NULL);
@@ -141,20 +145,22 @@ static enum status read_heads(struct model_config *config, const struct gguf *gg
                                   &config->n_kv_heads, note);
     if (status) return status;
     if (config->n_heads % config->n_kv_heads)
-        return status_fail(note, STATUS_FORMAT, "key %s.attention.head_count_kv is %d, which does not divide head_count %d",
-                           config->arch, config->n_kv_heads, config->n_heads);
+        return status_fail(note, STATUS_FORMAT,
+                           "key %s.attention.head_count_kv is %d, which does not divide head_count %d", config->arch,
+                           config->n_kv_heads, config->n_heads);
     char key[128];
     if (config->d_model % config->n_heads && !gguf_has(gguf, full_key(config, "attention.key_length", key)))
-        return status_fail(note, STATUS_FORMAT, "key %s.embedding_length is %d, no multiple of head_count %d", config->arch,
-                           config->d_model, config->n_heads);
+        return status_fail(note, STATUS_FORMAT, "key %s.embedding_length is %d, no multiple of head_count %d",
+                           config->arch, config->d_model, config->n_heads);
     status = model_config_int(config, gguf, "attention.key_length", 16, 2 * MODEL_MAX_ROPE_PAIRS,
                               config->d_model / config->n_heads, &config->head_dim, note);
     if (!status)
-        status = model_config_int(config, gguf, "attention.value_length", 1, MAX_DIM, config->head_dim, &value_dim, note);
+        status =
+            model_config_int(config, gguf, "attention.value_length", 1, MAX_DIM, config->head_dim, &value_dim, note);
     if (status) return status;
     if (value_dim != config->head_dim)
-        return status_fail(note, STATUS_FORMAT, "key %s.attention.value_length is %d, but key_length is %d", config->arch,
-                           value_dim, config->head_dim);
+        return status_fail(note, STATUS_FORMAT, "key %s.attention.value_length is %d, but key_length is %d",
+                           config->arch, value_dim, config->head_dim);
     if (config->head_dim % 16 || config->head_dim < 16 || config->head_dim > 2 * MODEL_MAX_ROPE_PAIRS)
         return status_fail(note, STATUS_FORMAT, "head size %d is no multiple of 16 within 16..%d", config->head_dim,
                            2 * MODEL_MAX_ROPE_PAIRS);

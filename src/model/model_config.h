@@ -40,7 +40,8 @@ struct model_config {
 /* Reads the keys that all architectures share; sets query_scale 1/sqrt(head_dim), embed_scale 1, ropes[0] from
  * rope.freq_base and rope.scaling.*, all layers unwindowed. n_vocab is left 0: the embedding tensor tells.
  * Errors: STATUS_FORMAT with key and value in note; an unknown rope scaling is refused. */
-WARN_UNUSED enum status model_config_read(struct model_config *config, const struct gguf *gguf, struct status_note *note);
+WARN_UNUSED enum status model_config_read(struct model_config *config, const struct gguf *gguf,
+                                          struct status_note *note);
 
 /* Inverse frequencies base^(-2i/(2 n_pairs)), divided by factors[i] when factors is not NULL. */
 void model_config_plain_rope(struct rope *rope, double base, int n_pairs, const float *factors);

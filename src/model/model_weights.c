@@ -27,14 +27,17 @@ static void bind(struct binder *binder, struct weight *weight, const char *name,
         return;
     }
     uint64_t out = n_out == 1 && tensor->n_dims == 1 ? 1 : tensor->dims[1];
-    if (tensor->n_dims > 2 || tensor->dims[0] != (uint64_t)k || (n_out > 0 && out != (uint64_t)n_out) || out > INT32_MAX) {
-        binder->status = status_fail(binder->note, STATUS_FORMAT, "tensor %s is %llu x %llu, expected %d x %d", name,
-                                     (unsigned long long)tensor->dims[0], (unsigned long long)tensor->dims[1], k, n_out);
+    if (tensor->n_dims > 2 || tensor->dims[0] != (uint64_t)k || (n_out > 0 && out != (uint64_t)n_out) ||
+        out > INT32_MAX) {
+        binder->status =
+            status_fail(binder->note, STATUS_FORMAT, "tensor %s is %llu x %llu, expected %d x %d", name,
+                        (unsigned long long)tensor->dims[0], (unsigned long long)tensor->dims[1], k, n_out);
         return;
     }
     if (!dequantize_is_known(tensor->dtype)) {
-        binder->status = status_fail(binder->note, STATUS_FORMAT, "tensor %s has type %s, which cannot be computed with",
-                                     name, dtype_name(tensor->dtype));
+        binder->status =
+            status_fail(binder->note, STATUS_FORMAT, "tensor %s has type %s, which cannot be computed with", name,
+                        dtype_name(tensor->dtype));
         return;
     }
     *weight = (struct weight){.dtype = tensor->dtype, .n_out = (int)out, .k = k, .file_bytes = tensor->bytes};
@@ -120,7 +123,7 @@ static void visit_all(struct model_weights *weights, visit_fn *visit, void *arg)
 
 struct packing {
     bool with_float_tiles;
-    char *pool;       /* NULL while measuring */
+    char *pool; /* NULL while measuring */
     size_t used_bytes;
     struct thread_pool *threads;
 };
@@ -131,7 +134,8 @@ static int n_tiles_of(const struct weight *weight) {
 
 /* F32 tile of a type without tiles: dequantized row by row. */
 static void pack_float_tile(const struct weight *weight, int tile_idx, float *tile) {
-    size_t row_bytes = (size_t)(weight->k / dtype_block_elements(weight->dtype)) * (size_t)dtype_block_bytes(weight->dtype);
+    size_t row_bytes =
+        (size_t)(weight->k / dtype_block_elements(weight->dtype)) * (size_t)dtype_block_bytes(weight->dtype);
     float piece[256];
     memset(tile, 0, pack_tile_bytes(DTYPE_F32, weight->k));
     for (int c = 0; c < GEMM_TILE_COLS && tile_idx * GEMM_TILE_COLS + c < weight->n_out; c++) {
@@ -178,7 +182,8 @@ enum status model_weights_pack(struct model_weights *weights, struct thread_pool
     visit_all(weights, visit_pack, &packing);
     weights->pool_bytes = packing.used_bytes;
     weights->pool = mem_map_pages(weights->pool_bytes);
-    if (!weights->pool) return status_fail(note, STATUS_NOMEM, "no memory for %zu bytes of weights", weights->pool_bytes);
+    if (!weights->pool)
+        return status_fail(note, STATUS_NOMEM, "no memory for %zu bytes of weights", weights->pool_bytes);
     packing.pool = weights->pool;
     packing.used_bytes = 0;
     visit_all(weights, visit_pack, &packing);

@@ -13,8 +13,8 @@
 /* Absent optional tensors have k = 0. */
 struct layer_weights {
     struct weight attn_norm, attn_q, attn_k, attn_v, attn_out;
-    struct weight q_norm, k_norm;           /* [head_dim] */
-    struct weight q_bias, k_bias, v_bias;   /* vectors */
+    struct weight q_norm, k_norm;         /* [head_dim] */
+    struct weight q_bias, k_bias, v_bias; /* vectors */
     struct weight post_attn_norm, post_ffn_norm;
     struct weight ffn_norm, ffn_gate, ffn_up, ffn_down;
 };
@@ -30,11 +30,7 @@ struct model_weights {
 };
 
 /* What an architecture has besides the common tensors. */
-enum model_weights_extra {
-    MODEL_WEIGHTS_QK_NORM = 1,
-    MODEL_WEIGHTS_POST_NORM = 2,
-    MODEL_WEIGHTS_QKV_BIAS = 4
-};
+enum model_weights_extra { MODEL_WEIGHTS_QK_NORM = 1, MODEL_WEIGHTS_POST_NORM = 2, MODEL_WEIGHTS_QKV_BIAS = 4 };
 
 /* Sets config->n_vocab from the embedding.
  * Errors: STATUS_FORMAT with the tensor's name for a missing tensor or a shape that disagrees with config. */

@@ -71,14 +71,14 @@ static inline void attention_scalar_keys(attention_scalar_load_fn *load, const s
             float p[TILE] = {0}, *o = state->o + r * head_dim;
             for (int d = 0; d < head_dim; d++)
                 for (int t = 0; t < n_keys; t++) {
-                    const void *block = keys->k_blocks[(key + t) / block_tokens];
+                    const void *block = keys->k_blocks[(key - key_begin + t) / block_tokens];
                     size_t idx = (size_t)d * (size_t)block_tokens + (size_t)((key + t) % block_tokens);
                     p[t] = __builtin_fmaf(rows->q[r][d], load(block, idx), p[t]);
                 }
             float factor = attention_scalar_softmax(rows, r, key, n_keys, p, state);
             for (int d = 0; d < head_dim; d++) o[d] *= factor;
             for (int t = 0; t < n_keys; t++) {
-                const void *block = keys->v_blocks[(key + t) / block_tokens];
+                const void *block = keys->v_blocks[(key - key_begin + t) / block_tokens];
                 size_t at = (size_t)((key + t) % block_tokens) * (size_t)head_dim;
                 for (int d = 0; d < head_dim; d++) o[d] = __builtin_fmaf(p[t], load(block, at + (size_t)d), o[d]);
             }
@@ -96,7 +96,7 @@ static inline void attention_scalar_rows(attention_scalar_load_fn *load, const s
         int n_keys = key_end - key < TILE ? key_end - key : TILE;
         float p[ATTENTION_MAX_ROWS][TILE] = {{0}}, factor[ATTENTION_MAX_ROWS];
         for (int t = 0; t < n_keys; t++) {
-            const void *block = keys->k_blocks[(key + t) / block_tokens];
+            const void *block = keys->k_blocks[(key - key_begin + t) / block_tokens];
             for (int d = 0; d < head_dim; d++) {
                 float k = load(block, (size_t)d * (size_t)block_tokens + (size_t)((key + t) % block_tokens));
                 for (int r = 0; r < n_rows; r++) p[r][t] = __builtin_fmaf(rows->q[r][d], k, p[r][t]);
@@ -107,7 +107,7 @@ static inline void attention_scalar_rows(attention_scalar_load_fn *load, const s
             float o[ATTENTION_MAX_ROWS];
             for (int r = 0; r < n_rows; r++) o[r] = state->o[r * head_dim + d] * factor[r];
             for (int t = 0; t < n_keys; t++) {
-                const void *block = keys->v_blocks[(key + t) / block_tokens];
+                const void *block = keys->v_blocks[(key - key_begin + t) / block_tokens];
                 float v = load(block, (size_t)((key + t) % block_tokens) * (size_t)head_dim + (size_t)d);
                 for (int r = 0; r < n_rows; r++) o[r] = __builtin_fmaf(p[r][t], v, o[r]);
             }
