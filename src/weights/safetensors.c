@@ -259,7 +259,7 @@ static enum status copy_metadata(struct safetensors *file, json_t *object, struc
     json_t *value;
     json_object_foreach(object, key, value) {
         if (!json_is_string(value))
-            return status_fail(note, STATUS_FORMAT, "__metadata__: the value of '%.*s' is no text", QUOTE(key));
+            return status_fail(note, STATUS_FORMAT, "__metadata__: value %zu is no text", file->n_metadata);
         struct metadata *m = &file->metadata[file->n_metadata++];
         m->key = mem_strdup(key);
         m->text = mem_strdup(json_string_value(value));
