@@ -1,6 +1,10 @@
 #include "kvcache/block_pool.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "support/test.h"
@@ -167,6 +171,40 @@ static void the_check_sees_damage(void **state) {
     block_pool_deinit(&pool);
 }
 
+enum misuse { RELEASE_FREE, ACQUIRE_FREE, FREE_IS_FINDABLE, UNKNOWN_ID, UNKNOWN_ID_NONE, TAKE_NEGATIVE, N_MISUSES };
+
+static void misuse_it(enum misuse misuse) {
+    struct block_pool pool = pool_of(2);
+    block_id id;
+    switch (misuse) {
+    case RELEASE_FREE: block_pool_release(&pool, 1); break;
+    case ACQUIRE_FREE: block_pool_acquire(&pool, 1); break;
+    case FREE_IS_FINDABLE: block_pool_set_findable(&pool, 1, true); break;
+    case UNKNOWN_ID: block_pool_acquire(&pool, 2); break;
+    case UNKNOWN_ID_NONE: block_pool_release(&pool, BLOCK_NONE); break;
+    case TAKE_NEGATIVE:
+        if (block_pool_take(&pool, -1, &id)) return;
+        break;
+    case N_MISUSES: break;
+    }
+}
+
+static void misuse_aborts(void **state) {
+    (void)state;
+    for (enum misuse misuse = 0; misuse < N_MISUSES; misuse++) {
+        pid_t child = fork();
+        if (child == 0) {
+            signal(SIGABRT, SIG_DFL);
+            dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+            misuse_it(misuse);
+            _exit(0);
+        }
+        int how;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGABRT) fail_msg("misuse %d goes unnoticed", (int)misuse);
+    }
+}
+
 static void init_may_fail(void **state) {
     (void)state;
     struct block_pool pool;
@@ -190,6 +228,7 @@ int main(void) {
         cmocka_unit_test(a_stale_reference_is_seen),
         cmocka_unit_test(what_loses_its_content_becomes_free),
         cmocka_unit_test(the_check_sees_damage),
+        cmocka_unit_test(misuse_aborts),
         cmocka_unit_test(init_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
