@@ -75,6 +75,10 @@ plant_object src/base/planted.c 'int stray; int planted_ok; static int hidden; i
 expect prefix 'src/base/planted.c:1: exports stray'
 plant_object src/kernels/x86/planted_avx2.c 'int planted_avx2_more;'
 expect prefix 'src/kernels/x86/planted_avx2.c:1: exports planted_avx2_more'
+plant_object src/kernels/planted_q.c 'int planted_q8_0, planted_q_other;'
+accept prefix planted
+plant_object src/kernels/planted_q.c 'int planted_quick;'
+expect prefix 'src/kernels/planted_q.c:1: exports planted_quick'
 plant_object src/kernels/x86/planted_avx2.c 'int planted_avx2;'
 accept prefix planted
 plant_object src/base/planted.c 'int planted;'
