@@ -19,9 +19,10 @@ fn whitespace() -> WhitespaceConfig {
 
 fn syntax_fail(e: minijinja::Error) -> Fail {
     let words = e.detail().map(str::to_owned).unwrap_or_else(|| e.kind().to_string());
+    let kind = if words.contains("recursion limit") { Kind::Limit } else { Kind::Syntax };
     match e.line() {
-        Some(line) => Fail { kind: Kind::Syntax, words: format!("line {line}: {words}") },
-        None => Fail { kind: Kind::Syntax, words },
+        Some(line) => Fail { kind, words: format!("line {line}: {words}") },
+        None => Fail { kind, words },
     }
 }
 
