@@ -5,8 +5,10 @@
 #define ALIGN_BYTES 64u
 
 enum status arena_init(struct arena *arena, size_t max_bytes) {
-    *arena = (struct arena){.start = mem_map_pages(max_bytes), .max_bytes = max_bytes};
-    return arena->start ? STATUS_OK : STATUS_NOMEM;
+    *arena = (struct arena){.start = mem_map_pages(max_bytes)};
+    if (!arena->start) return STATUS_NOMEM;
+    arena->max_bytes = max_bytes;
+    return STATUS_OK;
 }
 
 void arena_deinit(struct arena *arena) {
@@ -16,7 +18,7 @@ void arena_deinit(struct arena *arena) {
 
 void *arena_alloc(struct arena *arena, size_t n_bytes) {
     size_t left = arena->max_bytes - arena->used_bytes;
-    if (n_bytes > left) return NULL;
+    if (!arena->start || n_bytes > left) return NULL;
     void *p = arena->start + arena->used_bytes;
     size_t padded = n_bytes + (ALIGN_BYTES - n_bytes % ALIGN_BYTES) % ALIGN_BYTES;
     arena->used_bytes += padded < left ? padded : left;

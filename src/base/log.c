@@ -19,8 +19,11 @@ void log_line(enum log_level level, const char *fmt, ...) {
     va_start(args, fmt);
     int more = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, args);
     va_end(args);
-    n += more;
+    if (more > 0) n += more;
     if (n > (int)sizeof line - 2) n = (int)sizeof line - 2;
+    /* Quoted bytes must not start a line or a terminal's escape sequence. */
+    for (int i = 0; i < n; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) line[i] = '?';
     line[n++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)n) < 0) return; /* nowhere left to complain */
 }

@@ -37,14 +37,19 @@ void *mem_alloc(size_t n_bytes) {
     return mem_alloc_array(n_bytes, 1);
 }
 
+/* Asked here and not left to the C library: a sanitizer's ends the program instead of returning NULL. */
+static int is_too_large(size_t n, size_t item_bytes) {
+    return item_bytes && n > PTRDIFF_MAX / item_bytes;
+}
+
 void *mem_alloc_array(size_t n, size_t item_bytes) {
-    if (is_told_to_fail()) return NULL;
+    if (is_told_to_fail() || is_too_large(n, item_bytes)) return NULL;
     if (n == 0 || item_bytes == 0) n = item_bytes = 1;
     return counted(calloc(n, item_bytes));
 }
 
 void *mem_resize_array(void *old, size_t n, size_t item_bytes) {
-    if (is_told_to_fail()) return NULL;
+    if (is_told_to_fail() || is_too_large(n, item_bytes)) return NULL;
     if (n == 0 || item_bytes == 0) n = item_bytes = 1;
     void *p = reallocarray(old, n, item_bytes);
     return old ? p : counted(p);

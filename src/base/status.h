@@ -29,7 +29,8 @@ enum status {
 
 #define STATUS_NOTE_MAX_BYTES 320
 
-/* One line without a final newline; always terminated; longer texts end in "...". */
+/* One line of valid UTF-8 without a final newline, whatever bytes it quotes (bad and control ones become '?'); longer
+ * texts end in "...". */
 struct status_note {
     char text[STATUS_NOTE_MAX_BYTES];
 };

@@ -19,9 +19,11 @@ void str_deinit(struct str *str) {
 
 static enum status reserve(struct str *str, size_t n_more) {
     if (n_more > str->max_bytes - str->n_bytes) return STATUS_LIMIT;
-    size_t need = str->n_bytes + n_more + 1;
+    size_t need = str->n_bytes + n_more + 1; /* wraps to 0 where max_bytes is SIZE_MAX */
+    if (need == 0) return STATUS_LIMIT;
     if (need <= str->cap_bytes) return STATUS_OK;
     size_t cap = str->cap_bytes * 2 > need ? str->cap_bytes * 2 : need < 64 ? 64 : need;
+    if (cap > str->max_bytes) cap = need > str->max_bytes ? need : str->max_bytes; /* the bound is on memory, too */
     char *p = mem_resize_array(str->cap_bytes ? str->ptr : NULL, cap, 1);
     if (!p) return STATUS_NOMEM;
     if (!str->cap_bytes) p[0] = 0;

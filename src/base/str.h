@@ -27,7 +27,8 @@ WARN_UNUSED enum status str_append_fmt(struct str *str, const char *fmt, ...) PR
 /* Forgets the content, keeps the memory. */
 void str_clear(struct str *str);
 
-/* The content as heap memory of the caller (mem_free); str is empty afterwards. NULL: out of memory, nothing changed. */
+/* The content as heap memory of the caller (mem_free); str is empty afterwards. NULL: out of memory, nothing changed.
+ */
 WARN_UNUSED char *str_take(struct str *str);
 
 #endif

@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
-/* Length from the lead byte, 0 if it cannot lead; the range of the second byte excludes overlong forms and surrogates. */
+/* Length from the lead byte, 0 if it cannot lead; the range of the second byte excludes overlong forms and surrogates.
+ */
 static int lead_bytes(unsigned char lead, unsigned char *out_min2, unsigned char *out_max2) {
     *out_min2 = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     *out_max2 = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;

@@ -23,7 +23,8 @@ static const struct command commands[] = {
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
 
 static void print_help(FILE *out) {
-    fputs("kvick: an LLM server whose subject is the first token\n\nusage: kvick COMMAND [ARGUMENTS] [OPTIONS]\n\n", out);
+    fputs("kvick: an LLM server whose subject is the first token\n\nusage: kvick COMMAND [ARGUMENTS] [OPTIONS]\n\n",
+          out);
     for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fputs("\n'kvick COMMAND --help' shows a command's options.\n", out);
 }

@@ -91,10 +91,6 @@ uint16_t dtype_f32_to_f16(float value) {
     return sign | (uint16_t)((rounded - 0x38000000) >> 13);
 }
 
-float dtype_bf16_to_f32(uint16_t bits) {
-    return float_of((uint32_t)bits << 16);
-}
-
 uint16_t dtype_f32_to_bf16(float value) {
     uint32_t bits = bits_of(value);
     if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/status.h"
 
@@ -36,7 +37,13 @@ WARN_UNUSED enum status dtype_bytes(enum dtype dtype, uint64_t n_elements, uint6
  * masked attention weights, 0 x inf, into NaN). NaN stays NaN. */
 float dtype_f16_to_f32(uint16_t bits);
 uint16_t dtype_f32_to_f16(float value);
-float dtype_bf16_to_f32(uint16_t bits);
-uint16_t dtype_f32_to_bf16(float value);
+uint16_t dtype_f32_to_bf16(float value); /* to nearest even; large values become infinite */
+
+static inline float dtype_bf16_to_f32(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
 
 #endif

@@ -1,8 +1,11 @@
 /* gguf: a GGUF file (v2, v3), memory-mapped and checked whole at open: key-values and the tensor table.
  *
  * Every count, length, offset and product of the file is checked by division before use, so later accessors cannot
- * leave the file. Thread: any, const after open. Memory: two tables, plus the mapping; texts point into the mapping and
- * are not NUL-terminated.   Source: the GGUF specification (ggml docs/gguf.md). */
+ * leave the file. Refused as well: names twice, empty or with control characters, tensors that overlap or start off
+ * the alignment, arrays of arrays.
+ * Thread: any, const after open.   Memory: two tables (16 MB for the largest allowed key count, 48 MB for tensors),
+ * plus the mapping; texts point into the mapping and are not NUL-terminated. Values may hold any bytes, names are
+ * printable UTF-8.   Source: the GGUF specification (ggml docs/gguf.md). */
 #ifndef KVICK_WEIGHTS_GGUF_H
 #define KVICK_WEIGHTS_GGUF_H
 
@@ -31,6 +34,15 @@ enum gguf_type {
     GGUF_F64 = 12
 };
 
+/* Bounds no known file comes near; they keep a hostile one from asking for much memory. The key's length is the
+ * specification's. */
+#define GGUF_MAX_KEYS 65536
+#define GGUF_MAX_TENSORS 262144
+#define GGUF_MAX_KEY_BYTES 65535
+#define GGUF_MAX_TENSOR_NAME_BYTES 1024
+#define GGUF_MAX_ALIGNMENT_BYTES (1u << 20)
+#define GGUF_DEFAULT_ALIGNMENT_BYTES 32
+
 /* Bytes of the file; not terminated. */
 struct gguf_text {
     const char *ptr;
@@ -40,7 +52,8 @@ struct gguf_text {
 struct gguf_array {
     enum gguf_type item_type; /* never GGUF_ARRAY: arrays of arrays are refused */
     uint64_t n_items;
-    const uint8_t *bytes;
+    const uint8_t *bytes; /* in the mapping, of any alignment */
+    size_t n_bytes;
 };
 
 struct gguf_tensor {
@@ -50,6 +63,7 @@ struct gguf_tensor {
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is the contiguous one; unused ones are 1 */
     const uint8_t *bytes;         /* in the mapping */
     uint64_t n_bytes;
+    uint64_t file_off; /* of bytes */
 };
 
 struct gguf;
@@ -64,11 +78,21 @@ void gguf_close(struct gguf **gguf);
 
 uint32_t gguf_version(const struct gguf *gguf);
 uint64_t gguf_file_bytes(const struct gguf *gguf);
+uint64_t gguf_alignment_bytes(const struct gguf *gguf);
+
+/* Where tensor data starts in the file; at most gguf_file_bytes. Tensor offsets in the file count from here. */
+uint64_t gguf_data_off(const struct gguf *gguf);
+
+/* "U32", "TEXT"; "?" for a number that is no type. */
+const char *gguf_type_name(enum gguf_type type);
 
 /* Key-values, in file order. */
 size_t gguf_n_keys(const struct gguf *gguf);
 struct gguf_text gguf_key(const struct gguf *gguf, size_t key_idx, enum gguf_type *out_type);
 bool gguf_has(const struct gguf *gguf, const char *key);
+
+/* True and the value's type if the key is there; false leaves *out_type alone. */
+bool gguf_type_of(const struct gguf *gguf, const char *key, enum gguf_type *out_type);
 
 /* Typed values. Errors: STATUS_INVALID with the key in note if it is absent, of another kind, or does not fit.
  * get_u64 takes every integer type that is not negative; get_f64 takes F32 and F64. */
@@ -80,7 +104,12 @@ WARN_UNUSED enum status gguf_get_text(const struct gguf *gguf, const char *key, 
 WARN_UNUSED enum status gguf_get_array(const struct gguf *gguf, const char *key, struct gguf_array *out,
                                        struct status_note *note);
 
-/* Items of an array: integers of any width, floats, booleans as 0/1. item_idx < n_items, item_type fitting: REQUIREd. */
+/* A number or boolean of any type as an array of one, for code that shows or copies every kind of value. */
+WARN_UNUSED enum status gguf_get_scalar(const struct gguf *gguf, const char *key, struct gguf_array *out,
+                                        struct status_note *note);
+
+/* Items of an array: integers of any width, floats, booleans as 0/1. item_idx < n_items, item_type fitting: REQUIREd.
+ */
 int64_t gguf_array_int(const struct gguf_array *array, uint64_t item_idx);
 double gguf_array_real(const struct gguf_array *array, uint64_t item_idx);
 

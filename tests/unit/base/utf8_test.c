@@ -26,7 +26,8 @@ static void every_code_point_survives(void **state) {
 
 static void bad_bytes_are_found(void **state) {
     (void)state;
-    static const char *const bad[] = {"\x80", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "a\xc3("};
+    static const char *const bad[] = {"\x80", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                      "\xff", "a\xc3("};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_true(utf8_valid_prefix(bad[i], strlen(bad[i])) < strlen(bad[i]));
     assert_int_equal(utf8_valid_prefix("a\xc3\xa9\xf0\x9f\xa6\x99z", 8), 8);

@@ -1,0 +1,60 @@
+#include "base/thread.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+struct start {
+    thread_fn *fn;
+    void *arg;
+    char name[16];
+};
+
+void thread_set_float_state(void) {
+#if defined(__x86_64__)
+    _mm_setcsr(0x1f80); /* all exceptions masked, nearest even, no flush to zero, denormals are values */
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, xzr");
+#endif
+}
+
+static void *enter(void *raw) {
+    struct start start = *(struct start *)raw;
+    mem_free(raw);
+    pthread_setname_np(pthread_self(), start.name);
+    thread_set_float_state();
+    start.fn(start.arg);
+    return NULL;
+}
+
+enum status thread_start(struct thread *thread, const char *name, thread_fn *fn, void *arg) {
+    struct start *start = mem_alloc(sizeof *start);
+    if (!start) return STATUS_NOMEM;
+    *start = (struct start){.fn = fn, .arg = arg};
+    snprintf(start->name, sizeof start->name, "%s", name);
+    if (pthread_create(&thread->handle, NULL, enter, start) == 0) return STATUS_OK;
+    mem_free(start);
+    return STATUS_LIMIT;
+}
+
+void thread_join(struct thread *thread) {
+    pthread_join(thread->handle, NULL);
+}
+
+void thread_pin(int cpu_idx) {
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    int n_seen = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all) || n_seen++ != cpu_idx) continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+        return;
+    }
+}

@@ -1,0 +1,28 @@
+/* block_read: little-endian fields of a quantized block; a block starts at any byte.
+ *
+ * Thread: any.   Reads exactly the field's bytes. */
+#ifndef KVICK_KERNELS_BLOCK_READ_H
+#define KVICK_KERNELS_BLOCK_READ_H
+
+#include <stdint.h>
+
+#include "kernels/dtype.h"
+
+static inline uint16_t block_read_u16(const uint8_t *bytes) {
+    return (uint16_t)(bytes[0] | bytes[1] << 8);
+}
+
+static inline uint32_t block_read_u32(const uint8_t *bytes) {
+    return (uint32_t)block_read_u16(bytes) | (uint32_t)block_read_u16(bytes + 2) << 16;
+}
+
+static inline float block_read_f16(const uint8_t *bytes) {
+    return dtype_f16_to_f32(block_read_u16(bytes));
+}
+
+/* The j-th 4-bit field, low nibble first. */
+static inline int block_read_nibble(const uint8_t *bytes, int j) {
+    return bytes[j / 2] >> 4 * (j % 2) & 15;
+}
+
+#endif

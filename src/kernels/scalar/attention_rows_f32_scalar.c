@@ -1,0 +1,7 @@
+#include "kernels/kernel_table.h"
+#include "kernels/scalar/attention_scalar.h"
+
+void attention_rows_f32_scalar(const struct attention_rows *rows, const struct attention_keys *keys, int key_begin,
+                               int key_end, struct attention_state *state) {
+    attention_scalar_rows(attention_scalar_load_f32, rows, keys, key_begin, key_end, state);
+}

@@ -1,0 +1,29 @@
+#include <math.h>
+
+#include "kernels/kernel_table.h"
+
+static int round_to_even(float value) {
+    float shifted = value + 12582912.0f; /* 1.5 * 2^23 */
+    return (int)(shifted - 12582912.0f);
+}
+
+void quantize_q8_scalar(const float *x, struct act_q8 *out, int n_rows, int k) {
+    size_t n_blocks = (size_t)n_rows * (size_t)(k / ACT_Q8_BLOCK);
+    for (size_t b = 0; b < n_blocks; b++) {
+        const float *src = x + b * 32;
+        float amax = 0;
+        for (int i = 0; i < 32; i++) amax = fabsf(src[i]) > amax ? fabsf(src[i]) : amax;
+        float inverse = amax > 0 ? 127.0f / amax : 0.0f;
+        int32_t sums[2] = {0, 0};
+        for (int i = 0; i < 32; i++) {
+            int q = round_to_even(src[i] * inverse);
+            out->q[b * 32 + (size_t)i] = (int8_t)q;
+            sums[i / 16] += q;
+        }
+        out->d[b] = amax / 127.0f;
+        out->dsum[b] = out->d[b] * (float)(sums[0] + sums[1]);
+        out->nsum32[b] = -(sums[0] + sums[1]);
+        out->nsum16[2 * b] = -sums[0];
+        out->nsum16[2 * b + 1] = -sums[1];
+    }
+}

@@ -1,0 +1,49 @@
+#include "kvcache/kv_layout.h"
+
+enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_layers, int n_kv_heads, int head_dim,
+                           int block_tokens, int n_blocks, struct status_note *note) {
+    *layout = (struct kv_layout){0};
+    if (dtype != DTYPE_F32 && dtype != DTYPE_F16)
+        return status_fail(note, STATUS_INVALID, "kv cache type %s has no layout (known: F16, F32)", dtype_name(dtype));
+    if (block_tokens != 16 && block_tokens != 32 && block_tokens != 64)
+        return status_fail(note, STATUS_INVALID, "kv block of %d tokens (known: 16, 32, 64)", block_tokens);
+    if (head_dim < 16 || head_dim % 16)
+        return status_fail(note, STATUS_INVALID, "head size %d is no multiple of 16", head_dim);
+    if (n_layers < 1 || n_kv_heads < 1 || n_blocks < 1)
+        return status_fail(note, STATUS_INVALID, "kv cache of %d layers, %d heads, %d blocks", n_layers, n_kv_heads,
+                           n_blocks);
+    size_t head_bytes = 2 * (size_t)head_dim * (size_t)block_tokens * (size_t)dtype_block_bytes(dtype);
+    size_t block_bytes, layer_bytes, pool_bytes;
+    if (__builtin_mul_overflow(head_bytes, (size_t)n_kv_heads, &block_bytes) ||
+        __builtin_mul_overflow(block_bytes, (size_t)n_blocks, &layer_bytes) ||
+        __builtin_mul_overflow(layer_bytes, (size_t)n_layers, &pool_bytes) || pool_bytes > SIZE_MAX / 4)
+        return status_fail(note, STATUS_LIMIT, "kv cache of %d layers, %d heads, %d blocks is too large", n_layers,
+                           n_kv_heads, n_blocks);
+    *layout = (struct kv_layout){.dtype = dtype,
+                                 .n_groups = 1,
+                                 .n_layers = n_layers,
+                                 .n_kv_heads = n_kv_heads,
+                                 .head_dim = head_dim,
+                                 .block_tokens = block_tokens,
+                                 .n_blocks = n_blocks,
+                                 .head_bytes = head_bytes,
+                                 .block_bytes = block_bytes,
+                                 .layer_bytes = layer_bytes,
+                                 .pool_bytes = pool_bytes};
+    return STATUS_OK;
+}
+
+size_t kv_layout_k_off(const struct kv_layout *layout, int layer, uint32_t block_idx, int kv_head) {
+    REQUIRE(layer >= 0 && layer < layout->n_layers && block_idx < (uint32_t)layout->n_blocks && kv_head >= 0 &&
+            kv_head < layout->n_kv_heads);
+    return (size_t)layer * layout->layer_bytes + (size_t)block_idx * layout->block_bytes +
+           (size_t)kv_head * layout->head_bytes;
+}
+
+size_t kv_layout_v_off(const struct kv_layout *layout, int layer, uint32_t block_idx, int kv_head) {
+    return kv_layout_k_off(layout, layer, block_idx, kv_head) + layout->head_bytes / 2;
+}
+
+size_t kv_layout_token_bytes(const struct kv_layout *layout) {
+    return layout->block_bytes / (size_t)layout->block_tokens * (size_t)layout->n_layers;
+}

@@ -1,0 +1,41 @@
+/* kv_layout: where the K and V bytes of a token lie inside the pool.
+ *
+ * The pool is cut first by layer, then by block, then by kv head; each head of a block has K [head_dim][block_tokens]
+ * and then V [block_tokens][head_dim] (exactness rule 5). So a layer's blocks are near each other, and K and V of one
+ * (block, layer, head) are contiguous. Layers belong to KV groups; a sequence has one block table per group.
+ * Thread: any, const once made. */
+#ifndef KVICK_KVCACHE_KV_LAYOUT_H
+#define KVICK_KVCACHE_KV_LAYOUT_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+#include "kernels/dtype.h"
+
+#define KV_LAYOUT_MAX_GROUPS 4
+
+struct kv_layout {
+    enum dtype dtype; /* F32 or F16 */
+    int n_groups;     /* 1 until windowed layers get blocks of their own */
+    int n_layers, n_kv_heads, head_dim;
+    int block_tokens;
+    int n_blocks;
+    size_t head_bytes;  /* K and V of one (block, layer, head) */
+    size_t block_bytes; /* of one layer */
+    size_t layer_bytes; /* all blocks of one layer */
+    size_t pool_bytes;
+};
+
+/* Errors: STATUS_INVALID for a type without a layout, block_tokens other than 16, 32, 64, or a head_dim that is no
+ * multiple of 16; STATUS_LIMIT when the pool's size would wrap. */
+WARN_UNUSED enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_layers, int n_kv_heads,
+                                       int head_dim, int block_tokens, int n_blocks, struct status_note *note);
+
+/* Byte offsets in the pool. */
+size_t kv_layout_k_off(const struct kv_layout *layout, int layer, uint32_t block_idx, int kv_head);
+size_t kv_layout_v_off(const struct kv_layout *layout, int layer, uint32_t block_idx, int kv_head);
+
+/* Bytes that one token takes over all layers, K and V. */
+size_t kv_layout_token_bytes(const struct kv_layout *layout);
+
+#endif

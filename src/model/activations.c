@@ -1,0 +1,40 @@
+#include "model/activations.h"
+
+struct wanted {
+    struct tensor_ref *tensor;
+    int n_rows, n_cols;
+};
+
+enum status activations_init(struct activations *act, struct layer_ops *ops, const struct model_config *config,
+                             int max_rows, int max_logit_rows) {
+    *act = (struct activations){.max_rows = max_rows, .max_logit_rows = max_logit_rows};
+    int q_dim = config->n_heads * config->head_dim, kv_dim = config->n_kv_heads * config->head_dim;
+    const struct wanted wanted[] = {
+        {&act->hidden, max_rows, config->d_model},
+        {&act->normed, max_rows, config->d_model},
+        {&act->q, max_rows, q_dim},
+        {&act->heads, max_rows, q_dim},
+        {&act->k, max_rows, kv_dim},
+        {&act->v, max_rows, kv_dim},
+        {&act->gate, max_rows, config->d_ff},
+        {&act->up, max_rows, config->d_ff},
+        {&act->angles[0], max_rows, 2 * config->ropes[0].n_pairs},
+        {&act->angles[1], max_rows, 2 * config->ropes[1].n_pairs},
+        {&act->logit_hidden, max_logit_rows, config->d_model},
+        {&act->logits, max_logit_rows, config->n_vocab},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        const struct wanted *want = &wanted[i];
+        if (want->n_cols == 0) continue;
+        int buffer = ops->buffer_create(ops, (size_t)want->n_rows * (size_t)want->n_cols * sizeof(float));
+        if (buffer < 0) return STATUS_NOMEM;
+        *want->tensor = (struct tensor_ref){buffer, 0, want->n_rows, want->n_cols};
+    }
+    return STATUS_OK;
+}
+
+struct tensor_ref activations_rows(struct tensor_ref tensor, int n_rows) {
+    REQUIRE(n_rows <= tensor.n_rows);
+    tensor.n_rows = n_rows;
+    return tensor;
+}

@@ -1,0 +1,25 @@
+#include "model/arch.h"
+
+/* Pre-norm blocks, SwiGLU, rotary pairs (2i, 2i+1): GGUF's llama rows are permuted for them.   Source: 2302.13971. */
+
+static enum status read_config(struct model_config *config, const struct gguf *gguf, struct status_note *note) {
+    int n_experts;
+    enum status status = model_config_int(config, gguf, "expert_count", 0, 1 << 16, 0, &n_experts, note);
+    if (status) return status;
+    if (n_experts)
+        return status_fail(note, STATUS_FORMAT, "key %s.expert_count is %d: mixtures of experts are not supported",
+                           config->arch, n_experts);
+    return STATUS_OK;
+}
+
+static void run_layer(const struct arch_step *step, int layer) {
+    const struct layer_weights *weights = &step->weights->layers[layer];
+    arch_norm(step, &weights->attn_norm);
+    arch_attention(step, layer);
+    arch_add_residual(step);
+    arch_norm(step, &weights->ffn_norm);
+    arch_feed_forward(step, layer, GATE_SILU);
+    arch_add_residual(step);
+}
+
+const struct arch arch_llama = {.name = "llama", .read_config = read_config, .run_layer = run_layer};

@@ -1,0 +1,40 @@
+/* forward: a loaded model, and one step through it.
+ *
+ * Thread: engine.   Memory: packed weights and activations, sized at load; none during a step. */
+#ifndef KVICK_MODEL_FORWARD_H
+#define KVICK_MODEL_FORWARD_H
+
+#include "base/thread_pool.h"
+#include "kernels/kernel_table.h"
+#include "kvcache/block_store.h"
+#include "model/layer_ops.h"
+#include "weights/gguf.h"
+
+struct forward;
+
+/* What the KV cache must look like, known before the pool exists. */
+WARN_UNUSED enum status forward_read_config(struct model_config *out_config, const struct gguf *gguf,
+                                            struct status_note *note);
+
+struct forward_limits {
+    int max_rows;       /* of a step */
+    int max_logit_rows; /* of a step */
+    bool has_float_activations;
+};
+
+/* gguf, pool, kernels and store are borrowed and outlive the forward.
+ * Errors: STATUS_FORMAT (the file), STATUS_NOMEM. */
+WARN_UNUSED enum status forward_create(struct forward **out_forward, const struct gguf *gguf, struct thread_pool *pool,
+                                       const struct kernel_table *kernels, struct block_store *store,
+                                       const struct forward_limits *limits, struct status_note *note);
+void forward_destroy(struct forward **forward);
+
+const struct model_config *forward_config(const struct forward *forward);
+size_t forward_weight_bytes(const struct forward *forward); /* packed */
+struct layer_ops_counts forward_counts(const struct forward *forward);
+
+/* Runs the batch: K and V of all rows enter the cache.
+ * out_logits: [batch->n_logit_rows][n_vocab], written by the call. */
+void forward_run(struct forward *forward, const struct model_batch *batch, float *out_logits);
+
+#endif

@@ -1,0 +1,197 @@
+#include "model/model_weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "kernels/dequantize.h"
+#include "kernels/kernel_ops.h"
+#include "kernels/pack.h"
+
+#define ALIGN_BYTES 64u
+
+/* ---- binding ---- */
+
+struct binder {
+    const struct gguf *gguf;
+    struct status_note *note;
+    enum status status; /* the first failure; later calls do nothing */
+};
+
+static void bind(struct binder *binder, struct weight *weight, const char *name, int n_out, int k) {
+    *weight = (struct weight){0};
+    if (binder->status) return;
+    const struct gguf_tensor *tensor = gguf_tensor_find(binder->gguf, name);
+    if (!tensor) {
+        binder->status = status_fail(binder->note, STATUS_FORMAT, "tensor %s is missing", name);
+        return;
+    }
+    uint64_t out = n_out == 1 && tensor->n_dims == 1 ? 1 : tensor->dims[1];
+    if (tensor->n_dims > 2 || tensor->dims[0] != (uint64_t)k || (n_out > 0 && out != (uint64_t)n_out) ||
+        out > INT32_MAX) {
+        binder->status =
+            status_fail(binder->note, STATUS_FORMAT, "tensor %s is %llu x %llu, expected %d x %d", name,
+                        (unsigned long long)tensor->dims[0], (unsigned long long)tensor->dims[1], k, n_out);
+        return;
+    }
+    if (!dequantize_is_known(tensor->dtype)) {
+        binder->status =
+            status_fail(binder->note, STATUS_FORMAT, "tensor %s has type %s, which cannot be computed with", name,
+                        dtype_name(tensor->dtype));
+        return;
+    }
+    *weight = (struct weight){.dtype = tensor->dtype, .n_out = (int)out, .k = k, .file_bytes = tensor->bytes};
+}
+
+static void bind_layer(struct binder *binder, struct weight *weight, int layer, const char *part, int n_out, int k) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.%s", layer, part);
+    bind(binder, weight, name, n_out, k);
+}
+
+static void bind_extras(struct binder *binder, struct layer_weights *layer, int idx, const struct model_config *config,
+                        unsigned extras) {
+    int q_dim = config->n_heads * config->head_dim, kv_dim = config->n_kv_heads * config->head_dim;
+    if (extras & MODEL_WEIGHTS_QK_NORM) {
+        bind_layer(binder, &layer->q_norm, idx, "attn_q_norm.weight", 1, config->head_dim);
+        bind_layer(binder, &layer->k_norm, idx, "attn_k_norm.weight", 1, config->head_dim);
+    }
+    if (extras & MODEL_WEIGHTS_POST_NORM) {
+        bind_layer(binder, &layer->post_attn_norm, idx, "post_attention_norm.weight", 1, config->d_model);
+        bind_layer(binder, &layer->post_ffn_norm, idx, "post_ffw_norm.weight", 1, config->d_model);
+    }
+    if (extras & MODEL_WEIGHTS_QKV_BIAS) {
+        bind_layer(binder, &layer->q_bias, idx, "attn_q.bias", 1, q_dim);
+        bind_layer(binder, &layer->k_bias, idx, "attn_k.bias", 1, kv_dim);
+        bind_layer(binder, &layer->v_bias, idx, "attn_v.bias", 1, kv_dim);
+    }
+}
+
+enum status model_weights_bind(struct model_weights *weights, struct model_config *config, const struct gguf *gguf,
+                               unsigned extras, struct status_note *note) {
+    *weights = (struct model_weights){.n_layers = config->n_layers};
+    weights->layers = mem_alloc_array((size_t)config->n_layers, sizeof *weights->layers);
+    if (!weights->layers) return status_fail(note, STATUS_NOMEM, "no memory for %d layers", config->n_layers);
+    struct binder binder = {.gguf = gguf, .note = note};
+    int q_dim = config->n_heads * config->head_dim, kv_dim = config->n_kv_heads * config->head_dim;
+    bind(&binder, &weights->embed, "token_embd.weight", 0, config->d_model);
+    config->n_vocab = weights->embed.n_out;
+    bind(&binder, &weights->output_norm, "output_norm.weight", 1, config->d_model);
+    if (gguf_tensor_find(gguf, "output.weight"))
+        bind(&binder, &weights->output, "output.weight", config->n_vocab, config->d_model);
+    else
+        weights->output = weights->embed;
+    for (int i = 0; i < config->n_layers; i++) {
+        struct layer_weights *layer = &weights->layers[i];
+        bind_layer(&binder, &layer->attn_norm, i, "attn_norm.weight", 1, config->d_model);
+        bind_layer(&binder, &layer->attn_q, i, "attn_q.weight", q_dim, config->d_model);
+        bind_layer(&binder, &layer->attn_k, i, "attn_k.weight", kv_dim, config->d_model);
+        bind_layer(&binder, &layer->attn_v, i, "attn_v.weight", kv_dim, config->d_model);
+        bind_layer(&binder, &layer->attn_out, i, "attn_output.weight", config->d_model, q_dim);
+        bind_layer(&binder, &layer->ffn_norm, i, "ffn_norm.weight", 1, config->d_model);
+        bind_layer(&binder, &layer->ffn_gate, i, "ffn_gate.weight", config->d_ff, config->d_model);
+        bind_layer(&binder, &layer->ffn_up, i, "ffn_up.weight", config->d_ff, config->d_model);
+        bind_layer(&binder, &layer->ffn_down, i, "ffn_down.weight", config->d_model, config->d_ff);
+        bind_extras(&binder, layer, i, config, extras);
+    }
+    if (!binder.status && config->n_vocab < 1)
+        binder.status = status_fail(note, STATUS_FORMAT, "tensor token_embd.weight has no rows");
+    if (binder.status) model_weights_deinit(weights);
+    return binder.status;
+}
+
+/* ---- packing ---- */
+
+typedef void visit_fn(struct weight *weight, bool is_vector, void *arg);
+
+/* Every weight that gets packed bytes, in the order of use. The embedding is read from the file. */
+static void visit_all(struct model_weights *weights, visit_fn *visit, void *arg) {
+    for (int i = 0; i < weights->n_layers; i++) {
+        struct layer_weights *layer = &weights->layers[i];
+        struct weight *const vectors[] = {&layer->attn_norm, &layer->q_norm,         &layer->k_norm,
+                                          &layer->q_bias,    &layer->k_bias,         &layer->v_bias,
+                                          &layer->ffn_norm,  &layer->post_attn_norm, &layer->post_ffn_norm};
+        struct weight *const matrices[] = {&layer->attn_q,   &layer->attn_k, &layer->attn_v,  &layer->attn_out,
+                                           &layer->ffn_gate, &layer->ffn_up, &layer->ffn_down};
+        for (size_t j = 0; j < sizeof vectors / sizeof vectors[0]; j++)
+            if (vectors[j]->k) visit(vectors[j], true, arg);
+        for (size_t j = 0; j < sizeof matrices / sizeof matrices[0]; j++) visit(matrices[j], false, arg);
+    }
+    visit(&weights->output_norm, true, arg);
+    visit(&weights->output, false, arg);
+}
+
+struct packing {
+    bool with_float_tiles;
+    char *pool; /* NULL while measuring */
+    size_t used_bytes;
+    struct thread_pool *threads;
+};
+
+static int n_tiles_of(const struct weight *weight) {
+    return (weight->n_out + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
+}
+
+/* F32 tile of a type without tiles: dequantized row by row. */
+static void pack_float_tile(const struct weight *weight, int tile_idx, float *tile) {
+    size_t row_bytes =
+        (size_t)(weight->k / dtype_block_elements(weight->dtype)) * (size_t)dtype_block_bytes(weight->dtype);
+    float piece[256];
+    memset(tile, 0, pack_tile_bytes(DTYPE_F32, weight->k));
+    for (int c = 0; c < GEMM_TILE_COLS && tile_idx * GEMM_TILE_COLS + c < weight->n_out; c++) {
+        const char *row = (const char *)weight->file_bytes + (size_t)(tile_idx * GEMM_TILE_COLS + c) * row_bytes;
+        for (int k = 0; k < weight->k; k += 256) {
+            int n = weight->k - k < 256 ? weight->k - k : 256;
+            size_t off = (size_t)(k / dtype_block_elements(weight->dtype)) * (size_t)dtype_block_bytes(weight->dtype);
+            dequantize_row(weight->dtype, row + off, piece, n);
+            for (int i = 0; i < n; i++) tile[(k + i) * GEMM_TILE_COLS + c] = piece[i];
+        }
+    }
+}
+
+static void pack_task(void *arg, int tile_idx, int worker_idx) {
+    const struct weight *weight = arg;
+    (void)worker_idx;
+    char *tile = (char *)weight->packed + pack_tile_bytes(weight->tile_dtype, weight->k) * (size_t)tile_idx;
+    if (weight->tile_dtype == weight->dtype)
+        pack_tile(weight->dtype, weight->file_bytes, weight->n_out, tile_idx * GEMM_TILE_COLS, weight->k, tile);
+    else
+        pack_float_tile(weight, tile_idx, (float *)tile);
+}
+
+static void visit_pack(struct weight *weight, bool is_vector, void *arg) {
+    struct packing *packing = arg;
+    bool is_plain = dtype_block_elements(weight->dtype) == 1;
+    bool has_tiles = pack_is_known(weight->dtype) && (is_plain || !packing->with_float_tiles);
+    weight->tile_dtype = has_tiles && !is_vector ? weight->dtype : DTYPE_F32;
+    size_t n_bytes = is_vector ? (size_t)weight->k * sizeof(float)
+                               : pack_tile_bytes(weight->tile_dtype, weight->k) * (size_t)n_tiles_of(weight);
+    if (packing->pool) {
+        weight->packed = packing->pool + packing->used_bytes;
+        if (is_vector)
+            dequantize_row(weight->dtype, weight->file_bytes, weight->packed, weight->k);
+        else
+            thread_pool_run(packing->threads, pack_task, weight, n_tiles_of(weight));
+    }
+    packing->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+enum status model_weights_pack(struct model_weights *weights, struct thread_pool *pool, bool with_float_tiles,
+                               struct status_note *note) {
+    struct packing packing = {.with_float_tiles = with_float_tiles, .threads = pool};
+    visit_all(weights, visit_pack, &packing);
+    weights->pool_bytes = packing.used_bytes;
+    weights->pool = mem_map_pages(weights->pool_bytes);
+    if (!weights->pool)
+        return status_fail(note, STATUS_NOMEM, "no memory for %zu bytes of weights", weights->pool_bytes);
+    packing.pool = weights->pool;
+    packing.used_bytes = 0;
+    visit_all(weights, visit_pack, &packing);
+    return STATUS_OK;
+}
+
+void model_weights_deinit(struct model_weights *weights) {
+    mem_unmap_pages(weights->pool, weights->pool_bytes);
+    mem_free(weights->layers);
+    *weights = (struct model_weights){0};
+}

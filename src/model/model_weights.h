@@ -1,0 +1,46 @@
+/* model_weights: finds a model's tensors by name, checks their shapes, and packs them once.
+ *
+ * Thread: engine while loading, any afterwards.   Memory: one pool for all packed bytes; the file stays mapped for the
+ * embedding's rows. */
+#ifndef KVICK_MODEL_MODEL_WEIGHTS_H
+#define KVICK_MODEL_MODEL_WEIGHTS_H
+
+#include "base/thread_pool.h"
+#include "model/model_config.h"
+#include "model/weight.h"
+#include "weights/gguf.h"
+
+/* Absent optional tensors have k = 0. */
+struct layer_weights {
+    struct weight attn_norm, attn_q, attn_k, attn_v, attn_out;
+    struct weight q_norm, k_norm;         /* [head_dim] */
+    struct weight q_bias, k_bias, v_bias; /* vectors */
+    struct weight post_attn_norm, post_ffn_norm;
+    struct weight ffn_norm, ffn_gate, ffn_up, ffn_down;
+};
+
+struct model_weights {
+    struct weight embed;  /* [n_vocab][d_model], read row by row */
+    struct weight output; /* the same tensor when the file has no output.weight */
+    struct weight output_norm;
+    struct layer_weights *layers; /* [n_layers] */
+    int n_layers;
+    void *pool; /* packed bytes */
+    size_t pool_bytes;
+};
+
+/* What an architecture has besides the common tensors. */
+enum model_weights_extra { MODEL_WEIGHTS_QK_NORM = 1, MODEL_WEIGHTS_POST_NORM = 2, MODEL_WEIGHTS_QKV_BIAS = 4 };
+
+/* Sets config->n_vocab from the embedding.
+ * Errors: STATUS_FORMAT with the tensor's name for a missing tensor or a shape that disagrees with config. */
+WARN_UNUSED enum status model_weights_bind(struct model_weights *weights, struct model_config *config,
+                                           const struct gguf *gguf, unsigned extras, struct status_note *note);
+
+/* Packs everything; with_float_tiles makes F32 tiles of quantized types too (for float activations). */
+WARN_UNUSED enum status model_weights_pack(struct model_weights *weights, struct thread_pool *pool,
+                                           bool with_float_tiles, struct status_note *note);
+
+void model_weights_deinit(struct model_weights *weights);
+
+#endif

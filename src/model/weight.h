@@ -1,0 +1,19 @@
+/* weight: one tensor of the model, bound to its bytes.
+ *
+ * Thread: any, const once packed. */
+#ifndef KVICK_MODEL_WEIGHT_H
+#define KVICK_MODEL_WEIGHT_H
+
+#include <stddef.h>
+
+#include "kernels/dtype.h"
+
+struct weight {
+    enum dtype dtype;       /* in the file */
+    enum dtype tile_dtype;  /* of the packed tiles; F32 where the type has no tiles of its own */
+    int n_out, k;           /* [n_out][k]; a vector has n_out = 1 */
+    const void *file_bytes; /* row order, in the mapping */
+    void *packed;           /* tiles; for a vector k floats; NULL until packed */
+};
+
+#endif
