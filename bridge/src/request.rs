@@ -3,8 +3,8 @@
 use crate::ast::Template;
 use crate::eval;
 use crate::fail::{fail, fill_budget, Kind, R};
-use crate::json::to_value;
-use crate::text::{Ranges, Text};
+use crate::json::{dumps, to_value, Dumps};
+use crate::text::{Builder, Ranges, Text};
 use crate::value::Value;
 use serde_json::{Map, Value as Json};
 
@@ -49,25 +49,35 @@ fn flatten_content(message: &mut Map<String, Json>, at: usize) -> R<()> {
     }
 }
 
-/// OpenAI's clients send arguments as the text of a JSON object; templates expect the object.
-fn parse_arguments(message: &mut Map<String, Json>, found: &mut bool) {
-    let Some(Json::Array(calls)) = message.get_mut("tool_calls") else { return };
-    for call in calls {
-        let Some(Json::String(text)) = call.pointer("/function/arguments") else { continue };
-        if let Ok(object @ Json::Object(_)) = serde_json::from_str::<Json>(text) {
-            if let Some(place) = call.pointer_mut("/function/arguments") {
-                *place = object;
-                *found = true;
+/// OpenAI's clients send arguments as the text of a JSON object. Most templates expect the object, some the text: this
+/// gives each call's arguments the wanted form. True if there is a call whose arguments have both.
+fn shape_arguments(message: &mut Map<String, Json>, as_text: bool) -> R<bool> {
+    let Some(Json::Array(calls)) = message.get_mut("tool_calls") else { return Ok(false) };
+    let mut found = false;
+    for arguments in calls.iter_mut().filter_map(|c| c.pointer_mut("/function/arguments")) {
+        match arguments {
+            Json::String(text) => match serde_json::from_str::<Json>(text) {
+                Ok(object @ Json::Object(_)) if !as_text => *arguments = object,
+                Ok(Json::Object(_)) => {}
+                _ => continue,
+            },
+            Json::Object(_) if as_text => {
+                let mut b = Builder::default();
+                dumps(&mut b, &to_value(arguments)?, &Dumps::default(), 0)?;
+                *arguments = Json::String(b.into_parts().0);
             }
+            Json::Object(_) => {}
+            _ => continue,
         }
+        found = true;
     }
+    Ok(found)
 }
 
 struct Request {
-    messages: Vec<Json>,
-    parsed: Vec<Json>, // messages with arguments as objects
+    messages: Vec<Json>, // arguments as objects
     vars: Map<String, Json>,
-    has_text_arguments: bool,
+    has_arguments: bool,
     has_null: bool,
 }
 
@@ -86,7 +96,7 @@ fn read(json: &str) -> R<Request> {
     if messages.is_empty() {
         return request_fail("messages is empty".into());
     }
-    let mut request = Request { messages: vec![], parsed: vec![], vars: Map::new(), has_text_arguments: false, has_null: false };
+    let mut request = Request { messages: vec![], vars: Map::new(), has_arguments: false, has_null: false };
     for (at, message) in messages.iter_mut().enumerate() {
         let Json::Object(message) = message else { return request_fail(format!("messages[{at}] is no object")) };
         if !matches!(message.get("role"), Some(Json::String(_))) {
@@ -94,9 +104,7 @@ fn read(json: &str) -> R<Request> {
         }
         flatten_content(message, at)?;
         request.has_null |= !matches!(message.get("content"), Some(Json::String(_)));
-        let mut parsed = message.clone();
-        parse_arguments(&mut parsed, &mut request.has_text_arguments);
-        request.parsed.push(Json::Object(parsed));
+        request.has_arguments |= shape_arguments(message, false)?;
     }
     request.messages = messages;
     if let Some(kwargs) = root.remove("chat_template_kwargs") {
@@ -119,17 +127,18 @@ fn read(json: &str) -> R<Request> {
 
 fn attempt(t: &Template, request: &Request, specials: &[(&str, Option<String>)], how: Reading, now_s: i64) -> R<(String, Ranges)> {
     let mut vars = vec![];
-    let messages = if how.arguments_as_text { &request.messages } else { &request.parsed };
     let mut list = vec![];
-    for m in messages {
-        match m {
-            Json::Object(o) if how.null_as_empty && !matches!(o.get("content"), Some(Json::String(_))) => {
-                let mut o = o.clone();
-                o.insert("content".into(), Json::String(String::new()));
-                list.push(to_value(&Json::Object(o))?);
+    for message in &request.messages {
+        let mut message = message.clone();
+        if let Json::Object(m) = &mut message {
+            if how.null_as_empty && !matches!(m.get("content"), Some(Json::String(_))) {
+                m.insert("content".into(), Json::String(String::new()));
             }
-            _ => list.push(to_value(m)?),
+            if how.arguments_as_text {
+                shape_arguments(m, true)?;
+            }
         }
+        list.push(to_value(&message)?);
     }
     vars.push(("messages", Value::list(list)?));
     for (key, v) in &request.vars {
@@ -155,7 +164,7 @@ pub fn render(t: &Template, json: &str, specials: &[(&str, Option<String>)], now
     let choices = |can: bool| if can { &[false, true][..] } else { &[false][..] };
     let mut first_error = None;
     for &null_as_empty in choices(request.has_null) {
-        for &arguments_as_text in choices(request.has_text_arguments) {
+        for &arguments_as_text in choices(request.has_arguments) {
             for &tools_undefined in choices(has_no_tools) {
                 let how = Reading { tools_undefined, arguments_as_text, null_as_empty };
                 match attempt(t, &request, specials, how, now_s) {
