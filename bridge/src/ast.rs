@@ -46,7 +46,7 @@ pub enum Arg {
 pub enum Expr {
     Lit(Lit),
     Var(Name),
-    List(Vec<Expr>),
+    List(Vec<Expr>, bool), // items, whether it is a tuple
     Dict(Vec<(Expr, Expr)>),
     Attr(Box<Expr>, String),
     Item(Box<Expr>, Box<Expr>),

@@ -369,7 +369,10 @@ impl<'t> Eval<'t> {
                 Lit::Str(s) => Value::Str(Text::shared(s)),
             },
             Expr::Var(name) => self.look_up(*name),
-            Expr::List(items) => Value::list(items.iter().map(|x| self.expr(x)).collect::<R<_>>()?)?,
+            Expr::List(items, is_tuple) => {
+                let items = items.iter().map(|x| self.expr(x)).collect::<R<_>>()?;
+                if *is_tuple { Value::tuple(items)? } else { Value::list(items)? }
+            }
             Expr::Dict(pairs) => {
                 let mut items = vec![];
                 for (k, v) in pairs {
@@ -495,20 +498,20 @@ impl<'t> Eval<'t> {
     }
 
     /// A path of attributes and numbers as filters take it: `function.name`, `0`.
-    pub fn path(&self, of: &Value, path: &Value) -> R<Value> {
-        match path {
-            Value::Str(t) => {
-                let mut v = of.clone();
-                for part in t.as_str().split('.') {
-                    v = match part.parse::<i128>() {
-                        Ok(i) => self.item(&v, &Value::Int(i))?,
-                        Err(_) => self.item(&v, &Value::Str(Text::new(part)))?,
-                    };
-                }
-                Ok(v)
-            }
-            _ => self.item(of, path),
+    pub fn path(&self, of: &Value, path: &Value, default: Option<&Value>) -> R<Value> {
+        let or_default = |v: Value| match default {
+            Some(d) if v.is_undefined() => d.clone(),
+            _ => v,
+        };
+        let Value::Str(t) = path else { return Ok(or_default(self.item(of, path)?)) };
+        let mut v = of.clone();
+        for part in t.as_str().split('.') {
+            v = or_default(match part.parse::<i128>() {
+                Ok(i) => self.item(&v, &Value::Int(i))?,
+                Err(_) => self.item(&v, &Value::Str(Text::new(part)))?,
+            });
         }
+        Ok(v)
     }
 
     fn loop_attr(&self, idx: usize, name: &str) -> R<Option<Value>> {

@@ -3,7 +3,7 @@
 use crate::eval::{Args, Eval};
 use crate::fail::{fail, runtime, spend_bytes, spend_steps, Kind, R};
 use crate::json::{dumps, Dumps};
-use crate::methods::{self, capitalize, join, replace, strip, title};
+use crate::methods::{self, capitalize, join, replace, strip};
 use crate::predicates;
 use crate::text::{Builder, Text};
 use crate::value::{equal_paid, order, Value};
@@ -37,7 +37,7 @@ pub fn call(ev: &mut Eval, name: &str, v: Value, args: Args) -> R<Value> {
         "join" => {
             let mut items = v.iterate()?;
             if let Some(path) = args.get(1, "attribute") {
-                items = items.iter().map(|x| ev.path(x, &path)).collect::<R<_>>()?;
+                items = items.iter().map(|x| ev.path(x, &path, None)).collect::<R<_>>()?;
             }
             let sep = args.get(0, "d").unwrap_or(Value::Str(Text::new(""))).to_text()?;
             join(&sep, &items)
@@ -99,8 +99,11 @@ fn of_text(name: &str, v: Value, args: &Args) -> R<Value> {
             c => out.push(c),
         })?,
         "indent" => indent(&t, args)?,
-        "center" => methods::pad(&t, int_of(0, "width", 80), ' ', (1, 2))?,
-        "wordcount" => return Ok(Value::Int(t.as_str().split_whitespace().count() as i128)),
+        "center" => methods::pad(&t, int_of(0, "width", 80), ' ', methods::Side::Both)?,
+        "wordcount" => {
+            let words = t.as_str().split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty());
+            return Ok(Value::Int(words.count() as i128));
+        }
         "truncate" => truncate(&t, args)?,
         "urlencode" => t.map_chars(|c, out| {
             if c.is_ascii_alphanumeric() || "_.-~/".contains(c) {
@@ -112,6 +115,15 @@ fn of_text(name: &str, v: Value, args: &Args) -> R<Value> {
         })?,
         _ => t, // string, safe
     }))
+}
+
+/// Unlike str.title, an apostrophe or a digit begins no new word.
+fn title(t: &Text) -> R<Text> {
+    let mut in_word = false;
+    t.map_chars(|c, out| {
+        if in_word { out.extend(c.to_lowercase()) } else { out.extend(c.to_uppercase()) }
+        in_word = !(c.is_whitespace() || "-({[<".contains(c));
+    })
 }
 
 fn indent(t: &Text, args: &Args) -> R<Text> {
@@ -270,15 +282,7 @@ fn map(ev: &mut Eval, v: &Value, mut args: Args) -> R<Value> {
     let items = v.iterate()?;
     if let Some(path) = args.get(usize::MAX, "attribute") {
         let default = args.get(usize::MAX, "default");
-        let mut out = vec![];
-        for x in &items {
-            let found = ev.path(x, &path)?;
-            out.push(match &default {
-                Some(d) if found.is_undefined() => d.clone(),
-                _ => found,
-            });
-        }
-        return Value::list(out);
+        return Value::list(items.iter().map(|x| ev.path(x, &path, default.as_ref())).collect::<R<_>>()?);
     }
     if args.pos.is_empty() {
         return runtime("map requires a filter argument");
@@ -303,7 +307,7 @@ fn select(ev: &mut Eval, name: &str, v: &Value, args: &Args) -> R<Value> {
     let mut out = vec![];
     for x in v.iterate()? {
         spend_steps(1)?;
-        let seen = if by_attr { ev.path(&x, &args.pos[0])? } else { x.clone() };
+        let seen = if by_attr { ev.path(&x, &args.pos[0], None)? } else { x.clone() };
         let is = match args.pos.get(test_at) {
             Some(test) => predicates::call(test.to_text()?.as_str(), &seen, &args.pos[test_at + 1..])?,
             None => seen.is_true(),
@@ -319,7 +323,7 @@ fn groupby(ev: &mut Eval, v: &Value, args: &Args) -> R<Value> {
     let Some(path) = args.get(0, "attribute") else { return runtime("groupby requires an attribute") };
     let mut items = vec![];
     for x in v.iterate()? {
-        items.push((ev.path(&x, &path)?, x));
+        items.push((ev.path(&x, &path, None)?, x));
     }
     let case = args.get(2, "case_sensitive").is_some_and(|x| x.is_true());
     sort_values(&mut items, !case, false)?;
@@ -347,7 +351,7 @@ fn of_items(ev: &mut Eval, name: &str, v: &Value, args: &Args) -> R<Value> {
     spend_bytes(items.len() * 64)?;
     for x in items {
         let key = match &path {
-            Some(p) => ev.path(&x, p)?,
+            Some(p) => ev.path(&x, p, None)?,
             None => x.clone(),
         };
         keyed.push((key, x));

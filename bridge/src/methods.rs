@@ -191,11 +191,24 @@ pub fn capitalize(t: &Text) -> R<Text> {
     })
 }
 
-pub fn pad(t: &Text, width: i128, fill: char, before_share: (usize, usize)) -> R<Text> {
+#[derive(Clone, Copy)]
+pub enum Side {
+    Before,
+    After,
+    Both,
+}
+
+/// The text filled up to a width in characters.
+pub fn pad(t: &Text, width: i128, fill: char, side: Side) -> R<Text> {
     let n_chars = t.as_str().chars().count();
-    let n = (width.clamp(0, 1 << 40) as usize).saturating_sub(n_chars);
+    let width = width.clamp(0, 1 << 40) as usize;
+    let n = width.saturating_sub(n_chars);
     spend_bytes(n)?;
-    let before = n * before_share.0 / before_share.1;
+    let before = match side {
+        Side::Before => n,
+        Side::After => 0,
+        Side::Both => n / 2 + (n & width & 1),
+    };
     let mut b = Builder::default();
     for i in 0..=n {
         if i == before {
@@ -340,12 +353,12 @@ fn of_str(t: &Text, name: &str, args: &Args) -> R<Value> {
         "zfill" | "center" | "ljust" | "rjust" => {
             let Some(width) = first.and_then(|v| v.as_int()) else { return runtime(format!("{name}() needs a width")) };
             let fill = args.pos.get(1).and_then(|v| v.as_str()).and_then(|x| x.chars().next());
-            let share = match name {
-                "center" => (1, 2),
-                "ljust" => (0, 1),
-                _ => (1, 1),
+            let side = match name {
+                "center" => Side::Both,
+                "ljust" => Side::After,
+                _ => Side::Before,
             };
-            Value::Str(pad(t, width, fill.unwrap_or(if name == "zfill" { '0' } else { ' ' }), share)?)
+            Value::Str(pad(t, width, fill.unwrap_or(if name == "zfill" { '0' } else { ' ' }), side)?)
         }
         "partition" | "rpartition" => {
             let sep = text_arg(0)?;

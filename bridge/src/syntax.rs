@@ -80,21 +80,50 @@ pub fn read(source: &[u8]) -> R<Template> {
     let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
     check_extent(&source)?;
     let tree = parse(&source, "", Default::default(), whitespace()).map_err(syntax_fail)?;
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        source: &source,
+        template: Template::default(),
+        index: Default::default(),
+        depth: 0,
+        takes_minus_off: false,
+    };
     let mj::Stmt::Template(top) = &tree else { return fail(Kind::Internal, "no template node") };
     let body = reader.stmts(&top.children)?;
     reader.template.body = body;
     Ok(reader.template)
 }
 
-#[derive(Default)]
-struct Reader {
+struct Reader<'s> {
+    source: &'s str,
     template: Template,
     index: std::collections::HashMap<String, Name>,
     depth: usize,
+    takes_minus_off: bool,
 }
 
-impl Reader {
+impl Reader<'_> {
+    fn starts_with(&self, e: &mj::Expr, byte: u8) -> bool {
+        self.source.as_bytes().get(e.span().start_offset as usize) == Some(&byte)
+    }
+
+    /// minijinja reads `-a[0]` as `(-a)[0]`. True if e is such a chain on a minus that stands in no parentheses.
+    fn is_chain_on_minus(&self, e: &mj::Expr) -> bool {
+        let mut base = e;
+        loop {
+            base = match base {
+                mj::Expr::GetAttr(x) => &x.expr,
+                mj::Expr::GetItem(x) => &x.expr,
+                mj::Expr::Slice(x) => &x.expr,
+                mj::Expr::Call(x) => &x.expr,
+                mj::Expr::UnaryOp(x) if matches!(x.op, mj::UnaryOpKind::Neg) && !std::ptr::eq(base, e) => {
+                    let after = self.source.get(x.span().end_offset as usize..).unwrap_or("");
+                    return !after.trim_start().starts_with(')');
+                }
+                _ => return false,
+            };
+        }
+    }
+
     fn name(&mut self, s: &str) -> Name {
         if let Some(&n) = self.index.get(s) {
             return n;
@@ -222,7 +251,17 @@ impl Reader {
 
     fn expr(&mut self, e: &mj::Expr) -> R<Expr> {
         self.deeper(e.span().start_line as u32)?;
+        if !self.takes_minus_off && self.is_chain_on_minus(e) {
+            self.takes_minus_off = true;
+            let chain = self.expr(e)?;
+            self.depth -= 1;
+            return Ok(Expr::Neg(Box::new(chain)));
+        }
         let out = match e {
+            mj::Expr::UnaryOp(x) if self.takes_minus_off => {
+                self.takes_minus_off = false;
+                self.expr(&x.expr)?
+            }
             mj::Expr::Var(x) => Expr::Var(self.name(x.id)),
             mj::Expr::Const(x) => Expr::Lit(literal(&x.value)?),
             mj::Expr::Slice(x) => Expr::Slice(
@@ -249,7 +288,10 @@ impl Reader {
             mj::Expr::GetAttr(x) => Expr::Attr(self.boxed(&x.expr)?, x.name.to_owned()),
             mj::Expr::GetItem(x) => Expr::Item(self.boxed(&x.expr)?, self.boxed(&x.subscript_expr)?),
             mj::Expr::Call(x) => Expr::Call(self.boxed(&x.expr)?, self.args(&x.args)?),
-            mj::Expr::List(x) => Expr::List(x.items.iter().map(|i| self.expr(i)).collect::<R<_>>()?),
+            mj::Expr::List(x) => {
+                let items = x.items.iter().map(|i| self.expr(i)).collect::<R<_>>()?;
+                Expr::List(items, self.starts_with(e, b'('))
+            }
             mj::Expr::Map(x) => {
                 let mut pairs = vec![];
                 for (k, v) in x.keys.iter().zip(&x.values) {
