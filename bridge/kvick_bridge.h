@@ -1,0 +1,54 @@
+/* kvick_bridge: the border to the Rust library of bridge/. Included by src/chat/chat_template.c only, which says what
+ * the calls mean; here stands what C and Rust must agree on.
+ *
+ * Thread: any.   Memory: Rust's allocator; what a call hands out goes back through its destroy or free.
+ * Errors: a code below; note [note_cap] then holds one terminated UTF-8 text. No call unwinds or aborts. */
+#ifndef KVICK_BRIDGE_H
+#define KVICK_BRIDGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum kvick_bridge_code {
+    KVICK_BRIDGE_OK = 0,
+    KVICK_BRIDGE_SYNTAX = 1,   /* the template cannot be read */
+    KVICK_BRIDGE_REFUSED = 2,  /* raise_exception: note holds the template's words and nothing else */
+    KVICK_BRIDGE_LIMIT = 3,    /* steps, bytes, depth or size */
+    KVICK_BRIDGE_RUNTIME = 4,  /* the template met a value that it cannot handle */
+    KVICK_BRIDGE_REQUEST = 5,  /* the request is not one */
+    KVICK_BRIDGE_INTERNAL = 6, /* no thread, or a fault of the library */
+};
+
+/* In the order of special_ptrs and special_n_bytes; a NULL pointer leaves the variable undefined. */
+enum kvick_bridge_special {
+    KVICK_BRIDGE_BOS,
+    KVICK_BRIDGE_EOS,
+    KVICK_BRIDGE_UNK,
+    KVICK_BRIDGE_PAD,
+    KVICK_BRIDGE_N_SPECIALS,
+};
+
+struct kvick_bridge_template;
+
+struct kvick_bridge_span {
+    size_t from, to;
+};
+
+struct kvick_bridge_text {
+    char *ptr; /* [n_bytes] UTF-8, not terminated */
+    size_t n_bytes;
+    struct kvick_bridge_span *user; /* [n_user] bytes [from, to) that came from the request; ascending, apart */
+    size_t n_user;
+};
+
+int kvick_bridge_template_create(struct kvick_bridge_template **out, const char *source, size_t n_bytes,
+                                 const char *const special_ptrs[KVICK_BRIDGE_N_SPECIALS],
+                                 const size_t special_n_bytes[KVICK_BRIDGE_N_SPECIALS], char *note, size_t note_cap);
+void kvick_bridge_template_destroy(struct kvick_bridge_template *bridge);
+
+/* out is written only on KVICK_BRIDGE_OK. */
+int kvick_bridge_template_render(const struct kvick_bridge_template *bridge, const char *request, size_t n_bytes,
+                                 int64_t now_s, struct kvick_bridge_text *out, char *note, size_t note_cap);
+void kvick_bridge_text_free(struct kvick_bridge_text *text);
+
+#endif
