@@ -26,11 +26,12 @@ enum status merge_reserve(struct merge *merge, size_t n_symbols) {
     return STATUS_OK;
 }
 
+/* Four children a node: half the depth, and so half the cache misses, of a binary heap. */
 static void heap_push(struct merge *merge, uint64_t key) {
     uint64_t *heap = merge->heap;
     size_t i = merge->n_heap++;
     while (i > 0) {
-        size_t parent = (i - 1) / 2;
+        size_t parent = (i - 1) / 4;
         if (heap[parent] <= key) break;
         heap[i] = heap[parent];
         i = parent;
@@ -42,12 +43,14 @@ static uint64_t heap_pop(struct merge *merge) {
     uint64_t *heap = merge->heap, top = heap[0], last = heap[--merge->n_heap];
     size_t n = merge->n_heap, i = 0;
     for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= n) break;
-        if (child + 1 < n && heap[child + 1] < heap[child]) child++;
-        if (heap[child] >= last) break;
-        heap[i] = heap[child];
-        i = child;
+        size_t first = 4 * i + 1, end = first + 4 < n ? first + 4 : n;
+        if (first >= n) break;
+        size_t least = first;
+        for (size_t child = first + 1; child < end; child++)
+            if (heap[child] < heap[least]) least = child;
+        if (heap[least] >= last) break;
+        heap[i] = heap[least];
+        i = least;
     }
     if (n) heap[i] = last;
     return top;

@@ -2,7 +2,6 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -240,7 +239,7 @@ enum status pretokenize_words(struct pretokenize_session *session, const char *t
     const char *clean = clean_text(session, text, n_bytes);
     if (!clean) return status_fail(note, STATUS_NOMEM, "tokenizer: out of memory");
     /* Our patterns need a few steps per byte at most; a limit that grows with the text cannot cut a good one off. */
-    uint64_t limit = 1000000 + 100 * (uint64_t)n_bytes;
+    uint64_t limit = session->max_steps ? session->max_steps : 1000000 + 100 * (uint64_t)n_bytes;
     pcre2_set_match_limit(session->limits, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
     struct cut cut = {session, clean, word, context, note};
     return cut_piece(&cut, 0, 0, n_bytes);

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -27,6 +28,7 @@ struct pretokenize_session {
     void *match, *limits;
     char *clean; /* copy of a text with invalid bytes, those replaced */
     size_t cap_clean;
+    uint32_t max_steps; /* PCRE2's match limit; 0: in proportion to the text. Tests set it. */
 };
 
 /* A word at byte offset from of the text. Its failure ends the cutting. */
