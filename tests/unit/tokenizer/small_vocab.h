@@ -2,6 +2,7 @@
 #ifndef KVICK_TESTS_UNIT_TOKENIZER_SMALL_VOCAB_H
 #define KVICK_TESTS_UNIT_TOKENIZER_SMALL_VOCAB_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
