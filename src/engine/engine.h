@@ -9,9 +9,10 @@
 #include "engine/message.h"
 #include "kernels/dtype.h"
 #include "model/forward.h"
-#include "weights/gguf.h"
+
 
 struct engine;
+struct gguf;
 
 struct engine_options {
     const struct gguf *gguf; /* borrowed, outlives the engine */
