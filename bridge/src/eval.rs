@@ -7,7 +7,7 @@ use crate::methods;
 use crate::ops;
 use crate::predicates;
 use crate::text::{Builder, Ranges, Text};
-use crate::value::{equal_paid, Global, Value};
+use crate::value::{equal, Global, Value};
 
 /// Nested evaluations; each takes well below 16 KiB of the render thread's stack.
 const MAX_DEPTH: usize = 2000;
@@ -562,7 +562,7 @@ impl<'t> Eval<'t> {
         }
         let now = Value::tuple(args.pos)?;
         let same = match &l.changed {
-            Some(old) => equal_paid(old, &now)?,
+            Some(old) => equal(old, &now)?,
             None => false,
         };
         l.changed = Some(now);

@@ -66,7 +66,12 @@ pub fn spend_bytes(n: usize) -> R<()> {
     spend(&BYTES, n as u64, "the template writes more than 256 MiB")
 }
 
-/// Reading is cheaper than writing: one step for 64 bytes.
+/// Looking at single characters: one step for 8 bytes.
+pub fn spend_chars(n: usize) -> R<()> {
+    spend_steps(1 + n / 8)
+}
+
+/// Reading is cheaper than writing: one step for 16 bytes.
 pub fn spend_scan(n: usize) -> R<()> {
-    spend_steps(1 + n / 64)
+    spend_steps(1 + n / 16)
 }

@@ -6,7 +6,7 @@ use crate::json::{dumps, Dumps};
 use crate::methods::{self, capitalize, join, replace, strip};
 use crate::predicates;
 use crate::text::{Builder, Text};
-use crate::value::{equal_paid, order, Value};
+use crate::value::{equal, order, Value};
 use std::cmp::Ordering;
 
 pub fn call(ev: &mut Eval, name: &str, v: Value, args: Args) -> R<Value> {
@@ -73,6 +73,7 @@ fn of_text(name: &str, v: Value, args: &Args) -> R<Value> {
         return crate::format::percent_args(&v.to_text()?, &args.pos, Some(&named));
     }
     let t = v.to_text()?;
+    crate::fail::spend_chars(t.len())?;
     let text_of = |place: usize, name: &str| args.get(place, name).unwrap_or(Value::Str(Text::new(""))).to_text();
     let int_of = |place: usize, name: &str, default: i128| {
         args.get(place, name).and_then(|v| v.as_int()).unwrap_or(default)
@@ -196,6 +197,9 @@ fn tojson(v: &Value, args: &Args) -> R<Value> {
 }
 
 fn of_number(name: &str, v: &Value, args: &Args) -> R<Value> {
+    if let Value::Str(t) = v {
+        crate::fail::spend_chars(t.len())?;
+    }
     match name {
         "int" => {
             let default = args.get(0, "default").unwrap_or(Value::Int(0));
@@ -330,7 +334,7 @@ fn groupby(ev: &mut Eval, v: &Value, args: &Args) -> R<Value> {
     let mut groups: Vec<(Value, Vec<Value>)> = vec![];
     for (key, x) in items {
         match groups.last_mut() {
-            Some(g) if equal_paid(&g.0, &key)? => g.1.push(x),
+            Some(g) if equal(&g.0, &key)? => g.1.push(x),
             _ => groups.push((key, vec![x])),
         }
     }
@@ -375,7 +379,7 @@ fn of_items(ev: &mut Eval, name: &str, v: &Value, args: &Args) -> R<Value> {
                 let mut is_old = false;
                 for s in &seen {
                     spend_steps(1)?;
-                    is_old = is_old || equal_paid(s, &key)?;
+                    is_old = is_old || equal(s, &key)?;
                 }
                 if !is_old {
                     seen.push(key);

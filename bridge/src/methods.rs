@@ -1,10 +1,10 @@
 //! Methods of Python's str, list and dict. Lists and dicts are immutable here, as in the sandbox of transformers.
 
 use crate::eval::Args;
-use crate::fail::{runtime, spend_bytes, spend_scan, R};
+use crate::fail::{runtime, spend_bytes, spend_chars, spend_scan, R};
 use crate::format;
 use crate::text::{Builder, Text};
-use crate::value::{equal_paid, Dict, List, Value};
+use crate::value::{equal, Dict, List, Value};
 
 const OF_STR: [&str; 38] = [
     "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "startswith", "endswith", "upper", "lower", "title",
@@ -68,7 +68,7 @@ fn of_list(l: &List, name: &str, args: &Args) -> R<Value> {
     };
     let mut n = 0;
     for (i, x) in l.items.iter().enumerate() {
-        if equal_paid(x, item)? {
+        if equal(x, item)? {
             if name == "index" {
                 return Ok(Value::Int(i as i128));
             }
@@ -109,6 +109,7 @@ pub fn split_text(t: &Text, sep: Option<&str>, max: usize, from_right: bool) -> 
         (Some(sep), false) => {
             let mut at = 0;
             for (found, _) in s.match_indices(sep).take(max) {
+                spend_bytes(16)?;
                 cuts.push((at, found));
                 at = found + sep.len();
             }
@@ -117,6 +118,7 @@ pub fn split_text(t: &Text, sep: Option<&str>, max: usize, from_right: bool) -> 
         (Some(sep), true) => {
             let mut end = s.len();
             for (found, _) in s.rmatch_indices(sep).take(max) {
+                spend_bytes(16)?;
                 cuts.push((found + sep.len(), end));
                 end = found;
             }
@@ -146,7 +148,6 @@ pub fn split_text(t: &Text, sep: Option<&str>, max: usize, from_right: bool) -> 
             cuts.reverse();
         }
     }
-    spend_bytes(cuts.len() * 16)?;
     Value::list(cuts.into_iter().map(|(a, b)| Ok(Value::Str(t.cut(a, b)?))).collect::<R<_>>()?)
 }
 
@@ -240,6 +241,11 @@ fn lines(t: &Text, keep_ends: bool) -> R<Value> {
 }
 
 fn affix(t: &Text, arg: Option<&Value>, test: impl Fn(&str, &str) -> bool) -> R<Value> {
+    spend_scan(match arg {
+        Some(Value::Str(x)) => x.len().min(t.len()),
+        Some(Value::List(l)) => l.items.len() * 64,
+        _ => 0,
+    })?;
     let any = match arg {
         Some(Value::Str(x)) => test(t.as_str(), x.as_str()),
         Some(Value::List(l)) if l.items.iter().all(|x| x.as_str().is_some()) => {
@@ -277,7 +283,7 @@ fn of_str(t: &Text, name: &str, args: &Args) -> R<Value> {
     };
     let chars = chars.as_ref().map(Text::as_str);
     let whole = |at: usize| Value::Int(s[..at].chars().count() as i128);
-    spend_scan(s.len())?;
+    spend_chars(s.len())?;
     Ok(match name {
         "strip" => Value::Str(strip(t, chars, true, true)?),
         "lstrip" => Value::Str(strip(t, chars, true, false)?),

@@ -4,7 +4,7 @@ use crate::ast::Op;
 use crate::fail::{fail, runtime, spend_bytes, spend_scan, spend_steps, Kind, R};
 use crate::format;
 use crate::text::Builder;
-use crate::value::{equal_paid, order, Value};
+use crate::value::{equal, order, Value};
 use std::cmp::Ordering;
 
 fn unsupported(sign: &str, a: &Value, b: &Value) -> R<Value> {
@@ -25,8 +25,8 @@ fn int(v: Option<i128>) -> R<Value> {
 
 pub fn binary(op: Op, a: &Value, b: &Value) -> R<Value> {
     match op {
-        Op::Eq => return Ok(Value::Bool(equal_paid(a, b)?)),
-        Op::Ne => return Ok(Value::Bool(!equal_paid(a, b)?)),
+        Op::Eq => return Ok(Value::Bool(equal(a, b)?)),
+        Op::Ne => return Ok(Value::Bool(!equal(a, b)?)),
         Op::Lt => return Ok(Value::Bool(order(a, b)? == Ordering::Less)),
         Op::Lte => return Ok(Value::Bool(order(a, b)? != Ordering::Greater)),
         Op::Gt => return Ok(Value::Bool(order(a, b)? == Ordering::Greater)),
@@ -112,8 +112,21 @@ fn repeat(what: &Value, n: &Value) -> R<Value> {
     match what {
         Value::Str(t) => {
             spend_bytes(t.len().saturating_mul(n))?;
+            if t.len() == 0 {
+                return Ok(what.clone());
+            }
             let mut out = Builder::default();
-            for _ in 0..if t.len() == 0 { 0 } else { n } {
+            // Whole kibibytes at a time, so that a short text repeated often is not one call per copy.
+            let n_in_piece = (1024 / t.len()).clamp(1, n.max(1));
+            for _ in 0..if n >= n_in_piece { n_in_piece } else { 0 } {
+                out.push_text(t)?;
+            }
+            let piece = out.finish();
+            let mut out = Builder::default();
+            for _ in 0..n / n_in_piece {
+                out.push_text(&piece)?;
+            }
+            for _ in 0..n % n_in_piece {
                 out.push_text(t)?;
             }
             Ok(Value::Str(out.finish()))
@@ -140,7 +153,7 @@ pub fn contains(container: &Value, item: &Value) -> R<bool> {
         (Value::List(l), _) => {
             for x in &l.items {
                 spend_steps(1)?;
-                if equal_paid(x, item)? {
+                if equal(x, item)? {
                     return Ok(true);
                 }
             }

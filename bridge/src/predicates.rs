@@ -3,7 +3,7 @@
 use crate::ast::Op;
 use crate::fail::{fail, runtime, Kind, R};
 use crate::ops;
-use crate::value::{equal_paid, Value};
+use crate::value::{equal, Value};
 
 pub fn call(name: &str, v: &Value, args: &[Value]) -> R<bool> {
     let arg = || match args.first() {
@@ -31,7 +31,7 @@ pub fn call(name: &str, v: &Value, args: &[Value]) -> R<bool> {
             Ok(matches!(v, Value::Undefined(_) | Value::Str(_) | Value::List(_) | Value::Dict(_)))
         }
         "callable" => Ok(matches!(v, Value::Macro(..) | Value::Global(_) | Value::Method(_) | Value::Undefined(_))),
-        "sameas" => Ok(v.type_name() == arg()?.type_name() && equal_paid(v, arg()?)?),
+        "sameas" => Ok(v.type_name() == arg()?.type_name() && equal(v, arg()?)?),
         "escaped" => Ok(false),
         "odd" => Ok(int()?.rem_euclid(2) == 1),
         "even" => Ok(int()?.rem_euclid(2) == 0),
@@ -41,7 +41,7 @@ pub fn call(name: &str, v: &Value, args: &[Value]) -> R<bool> {
         },
         "lower" | "upper" => {
             let t = v.to_text()?;
-            crate::fail::spend_scan(t.len())?;
+            crate::fail::spend_chars(t.len())?;
             let (mut any, mut all) = (false, true);
             for c in t.as_str().chars().filter(|c| c.is_alphabetic()) {
                 any = true;

@@ -6,6 +6,12 @@
 use crate::fail::{spend_bytes, R};
 use std::sync::Arc;
 
+/// What writing single characters costs on top of their bytes: it is slower than copying.
+const CHAR_COST: usize = 4;
+
+/// What a piece of a text takes on top of its bytes: the value in its list and two counts.
+const PIECE_COST: usize = 96;
+
 /// Byte ranges `[from, to)`, ascending, not touching one another.
 pub type Ranges = Vec<(usize, usize)>;
 
@@ -37,6 +43,7 @@ impl Text {
         if from == 0 && to == self.len() {
             return Ok(self.clone());
         }
+        spend_bytes(PIECE_COST)?;
         let mut b = Builder::default();
         b.push_cut(self, from, to.max(from))?;
         Ok(b.finish())
@@ -48,6 +55,7 @@ impl Text {
         for (at, c) in self.s.char_indices() {
             one.clear();
             change(c, &mut one);
+            spend_bytes(CHAR_COST)?;
             b.push(&one, self.is_user(at))?;
         }
         Ok(b.finish())
@@ -82,6 +90,7 @@ impl Builder {
         Ok(())
     }
     pub fn push_char(&mut self, c: char, is_user: bool) -> R<()> {
+        spend_bytes(CHAR_COST)?;
         self.push(c.encode_utf8(&mut [0; 4]), is_user)
     }
     pub fn push_text(&mut self, t: &Text) -> R<()> {

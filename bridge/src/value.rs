@@ -82,9 +82,8 @@ impl Value {
     pub fn dict(pairs: Vec<(Value, Value)>) -> R<Value> {
         let mut items: Vec<(Value, Value)> = Vec::with_capacity(pairs.len());
         for (k, v) in pairs {
-            spend_steps(1 + items.len() / 16)?;
-            match items.iter_mut().find(|x| equal(&x.0, &k)) {
-                Some(old) => old.1 = v,
+            match find(&items, &k)? {
+                Some(i) => items[i].1 = v,
                 None => items.push((k, v)),
             }
         }
@@ -189,8 +188,7 @@ impl Value {
     }
     pub fn dict_get(&self, key: &Value) -> R<Option<Value>> {
         let Value::Dict(d) = self else { return Ok(None) };
-        spend_steps(1 + d.items.len() / 16)?;
-        Ok(d.items.iter().find(|x| equal(&x.0, key)).map(|x| x.1.clone()))
+        Ok(find(&d.items, key)?.map(|i| d.items[i].1.clone()))
     }
     pub fn to_text(&self) -> R<Text> {
         if let Value::Str(t) = self {
@@ -202,18 +200,43 @@ impl Value {
     }
 }
 
-pub fn equal(a: &Value, b: &Value) -> bool {
-    match (a, b) {
+/// Python's `==`. Pays for what it reads: values that share parts can be exponentially larger than their memory.
+pub fn equal(a: &Value, b: &Value) -> R<bool> {
+    Ok(match (a, b) {
         (Value::Undefined(_), Value::Undefined(_)) | (Value::None, Value::None) => true,
-        (Value::Str(x), Value::Str(y)) => x.as_str() == y.as_str(),
+        (Value::Str(x), Value::Str(y)) => {
+            if x.len() != y.len() {
+                return Ok(false);
+            }
+            spend_steps(x.len() / 64)?;
+            x.as_str() == y.as_str()
+        }
         (Value::List(x), Value::List(y)) => {
-            x.is_tuple == y.is_tuple
-                && x.items.len() == y.items.len()
-                && x.items.iter().zip(&y.items).all(|(p, q)| equal(p, q))
+            if x.is_tuple != y.is_tuple || x.items.len() != y.items.len() {
+                return Ok(false);
+            }
+            if Rc::ptr_eq(x, y) {
+                return Ok(true);
+            }
+            for (p, q) in x.items.iter().zip(&y.items) {
+                spend_steps(1)?;
+                if !equal(p, q)? {
+                    return Ok(false);
+                }
+            }
+            true
         }
         (Value::Dict(x), Value::Dict(y)) => {
-            x.items.len() == y.items.len()
-                && x.items.iter().all(|(k, v)| y.items.iter().any(|(l, w)| equal(k, l) && equal(v, w)))
+            if x.items.len() != y.items.len() {
+                return Ok(false);
+            }
+            for (k, v) in &x.items {
+                match b.dict_get(k)? {
+                    Some(w) if equal(v, &w)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            true
         }
         (Value::Namespace(x), Value::Namespace(y)) => x == y,
         (Value::Macro(x, _), Value::Macro(y, _)) => x == y,
@@ -221,34 +244,29 @@ pub fn equal(a: &Value, b: &Value) -> bool {
             (Some(x), Some(y)) => x == y,
             _ => matches!((a.as_float(), b.as_float()), (Some(x), Some(y)) if x == y),
         },
-    }
+    })
 }
 
-/// Equality that pays for what it reads.
-pub fn equal_paid(a: &Value, b: &Value) -> R<bool> {
-    spend_steps(weight(a).min(weight(b)))?;
-    Ok(equal(a, b))
-}
-
-fn weight(v: &Value) -> usize {
-    match v {
-        Value::Str(t) => t.len() / 64,
-        Value::List(l) => l.items.iter().map(|x| 1 + weight(x)).sum(),
-        Value::Dict(d) => {
-            let n = d.items.len();
-            n * (1 + n / 2) + d.items.iter().map(|x| weight(&x.1)).sum::<usize>()
+fn find(items: &[(Value, Value)], key: &Value) -> R<Option<usize>> {
+    spend_steps(1 + items.len() / 4)?;
+    for (i, x) in items.iter().enumerate() {
+        if equal(&x.0, key)? {
+            return Ok(Some(i));
         }
-        _ => 0,
     }
+    Ok(None)
 }
 
 pub fn order(a: &Value, b: &Value) -> R<Ordering> {
     spend_steps(1)?;
     match (a, b) {
-        (Value::Str(x), Value::Str(y)) => return Ok(x.as_str().cmp(y.as_str())),
+        (Value::Str(x), Value::Str(y)) => {
+            spend_steps(x.len().min(y.len()) / 64)?;
+            return Ok(x.as_str().cmp(y.as_str()));
+        }
         (Value::List(x), Value::List(y)) => {
             for (p, q) in x.items.iter().zip(&y.items) {
-                let o = if equal_paid(p, q)? { Ordering::Equal } else { order(p, q)? };
+                let o = if equal(p, q)? { Ordering::Equal } else { order(p, q)? };
                 if o != Ordering::Equal {
                     return Ok(o);
                 }
