@@ -188,6 +188,15 @@ enum status gguf_get_array(const struct gguf *gguf, const char *key, struct gguf
     return STATUS_OK;
 }
 
+enum status gguf_get_scalar(const struct gguf *gguf, const char *key, struct gguf_array *out,
+                            struct status_note *note) {
+    const struct gguf_key_value *kv = find_key(gguf, key);
+    if (!kv) return fail_missing(key, note);
+    if (kv->type == GGUF_TEXT || kv->type == GGUF_ARRAY) return fail_kind(kv, key, "a number", note);
+    *out = (struct gguf_array){.item_type = kv->type, .n_items = 1, .bytes = kv->value, .n_bytes = kv->n_bytes};
+    return STATUS_OK;
+}
+
 /* ---- Items of arrays ---- */
 
 int64_t gguf_array_int(const struct gguf_array *array, uint64_t item_idx) {

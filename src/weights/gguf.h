@@ -63,6 +63,7 @@ struct gguf_tensor {
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is the contiguous one; unused ones are 1 */
     const uint8_t *bytes;         /* in the mapping */
     uint64_t n_bytes;
+    uint64_t file_off; /* of bytes */
 };
 
 struct gguf;
@@ -102,6 +103,10 @@ WARN_UNUSED enum status gguf_get_text(const struct gguf *gguf, const char *key, 
                                       struct status_note *note);
 WARN_UNUSED enum status gguf_get_array(const struct gguf *gguf, const char *key, struct gguf_array *out,
                                        struct status_note *note);
+
+/* A number or boolean of any type as an array of one, for code that shows or copies every kind of value. */
+WARN_UNUSED enum status gguf_get_scalar(const struct gguf *gguf, const char *key, struct gguf_array *out,
+                                        struct status_note *note);
 
 /* Items of an array: integers of any width, floats, booleans as 0/1. item_idx < n_items, item_type fitting: REQUIREd.
  */

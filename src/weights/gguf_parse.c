@@ -279,7 +279,8 @@ static enum status place_tensor(const struct gguf *gguf, struct gguf_tensor *ten
                            "tensor '%.*s': its %" PRIu64 " bytes at file offset %" PRIu64
                            " end past the file's %zu bytes (truncated?)",
                            QUOTE(tensor->name), tensor->n_bytes, gguf->data_off + offset, gguf->n_bytes);
-    tensor->bytes = gguf->bytes + gguf->data_off + offset;
+    tensor->file_off = gguf->data_off + offset;
+    tensor->bytes = gguf->bytes + tensor->file_off;
     return STATUS_OK;
 }
 
