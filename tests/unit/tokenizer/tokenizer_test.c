@@ -106,6 +106,11 @@ static void facts_are_told(void **state) {
     assert_int_equal(tokenizer_find_special(tokenizer, "<|end|>"), SMALL_END);
     assert_int_equal(tokenizer_find_special(tokenizer, "hello"), -1);
     tokenizer_close(&tokenizer);
+    small_bpe(&vocab);
+    vocab.pre = "llama-bpe";
+    tokenizer = open_written();
+    assert_true(tokenizer_adds_bos(tokenizer));
+    tokenizer_close(&tokenizer);
     tokenizer = open_spm();
     assert_true(tokenizer_adds_bos(tokenizer));
     tokenizer_close(&tokenizer);
