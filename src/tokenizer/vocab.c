@@ -99,20 +99,59 @@ static struct vocab_slot *find_slot(const struct vocab *vocab, const char *bytes
     }
 }
 
-static void add_to_table(struct vocab *vocab, int32_t id) {
+static void add_to_table(struct vocab *vocab, int32_t id, uint32_t hash) {
     size_t n_bytes;
     const char *bytes = vocab_bytes(vocab, id, &n_bytes);
-    if (n_bytes == 0) return;
-    uint32_t hash = (uint32_t)text_hash(bytes, n_bytes);
     struct vocab_slot *slot = find_slot(vocab, bytes, n_bytes, hash);
     if (slot->id >= 0) return;
     *slot = (struct vocab_slot){hash, id};
     if (n_bytes > vocab->max_bytes) vocab->max_bytes = (uint32_t)n_bytes;
 }
 
+uint32_t vocab_hash(const char *bytes, size_t n_bytes) {
+    return (uint32_t)text_hash(bytes, n_bytes);
+}
+
+void vocab_prefetch_slot(const struct vocab *vocab, uint32_t hash) {
+    __builtin_prefetch(&vocab->slots[hash & vocab->slot_mask]);
+}
+
+void vocab_prefetch_bytes(const struct vocab *vocab, uint32_t hash) {
+    int32_t id = vocab->slots[hash & vocab->slot_mask].id;
+    if (id >= 0) __builtin_prefetch(vocab->bytes + vocab->offs[id]);
+}
+
+int32_t vocab_find_hashed(const struct vocab *vocab, const char *bytes, size_t n_bytes, uint32_t hash) {
+    if (n_bytes == 0 || n_bytes > vocab->max_bytes) return -1;
+    return find_slot(vocab, bytes, n_bytes, hash)->id;
+}
+
 int32_t vocab_find(const struct vocab *vocab, const char *bytes, size_t n_bytes) {
     if (n_bytes == 0 || n_bytes > vocab->max_bytes) return -1;
-    return find_slot(vocab, bytes, n_bytes, (uint32_t)text_hash(bytes, n_bytes))->id;
+    return find_slot(vocab, bytes, n_bytes, vocab_hash(bytes, n_bytes))->id;
+}
+
+/* Tokens on their way into the table, oldest first; their lines are being fetched. */
+struct waiting {
+    int32_t ids[16];
+    uint32_t hashes[16];
+    unsigned n_added, n_done;
+};
+
+static void add_oldest(struct vocab *vocab, struct waiting *waiting) {
+    unsigned i = waiting->n_done++ % 16;
+    add_to_table(vocab, waiting->ids[i], waiting->hashes[i]);
+}
+
+static void add_later(struct vocab *vocab, struct waiting *waiting, int32_t id) {
+    size_t n_bytes;
+    const char *bytes = vocab_bytes(vocab, id, &n_bytes);
+    if (n_bytes == 0) return;
+    if (waiting->n_added - waiting->n_done == 16) add_oldest(vocab, waiting);
+    unsigned i = waiting->n_added++ % 16;
+    waiting->ids[i] = id;
+    waiting->hashes[i] = vocab_hash(bytes, n_bytes);
+    vocab_prefetch_slot(vocab, waiting->hashes[i]);
 }
 
 int32_t vocab_find_special(const struct vocab *vocab, const char *text) {
@@ -264,13 +303,15 @@ static enum status load_tokens(struct vocab *vocab, const struct gguf *gguf, str
     vocab->n_tokens = (int32_t)tokens.n_items;
     if ((status = reserve_tables(vocab, &tokens, note))) return status;
     if ((status = load_types(vocab, gguf, note))) return status;
+    struct waiting waiting = {.n_added = 0};
     size_t cursor = 0;
     for (int32_t id = 0; id < vocab->n_tokens && gguf_array_next_text(&tokens, &cursor, &text); id++) {
         bool is_ordinary;
         size_t n = resolve_token(vocab, id, text, vocab->bytes + vocab->offs[id], &is_ordinary);
         vocab->offs[id + 1] = vocab->offs[id] + (uint32_t)n;
-        if (is_ordinary) add_to_table(vocab, id);
+        if (is_ordinary) add_later(vocab, &waiting, id);
     }
+    while (waiting.n_done != waiting.n_added) add_oldest(vocab, &waiting);
     for (int byte = 0; vocab->model == VOCAB_BPE && byte < 256; byte++) {
         char one = (char)byte;
         vocab->byte_ids[byte] = vocab_find(vocab, &one, 1);
