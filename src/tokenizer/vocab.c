@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/utf8.h"
 #include "tokenizer/text_hash.h"
 #include "weights/gguf.h"
 
@@ -27,17 +26,19 @@ static int alphabet_byte(uint32_t code_point) {
 }
 
 size_t vocab_decode_alphabet(const char *text, size_t n_bytes, char *out) {
-    size_t n_out = 0;
-    for (size_t i = 0; i < n_bytes;) {
-        uint32_t code_point;
-        int n = utf8_decode(text + i, n_bytes - i, &code_point);
-        if (n == 0 || code_point >= N_ALPHABET) return SIZE_MAX;
+    const unsigned char *p = (const unsigned char *)text, *end = p + n_bytes;
+    char *start = out;
+    while (p < end) {
+        uint32_t code_point = *p++;
+        if (code_point >= 0x80) { /* two bytes of UTF-8 reach past the alphabet's last character */
+            if (code_point < 0xc2 || code_point > 0xdf || p == end || (*p & 0xc0) != 0x80) return SIZE_MAX;
+            code_point = (code_point & 0x1f) << 6 | (*p++ & 0x3f);
+        }
         int byte = alphabet_byte(code_point);
         if (byte < 0) return SIZE_MAX;
-        out[n_out++] = (char)byte;
-        i += (size_t)n;
+        *out++ = (char)byte;
     }
-    return n_out;
+    return (size_t)(out - start);
 }
 
 static size_t resolve_spaces(const char *text, size_t n_bytes, char *out) {
