@@ -182,25 +182,6 @@ static enum status get_array(const struct gguf *gguf, const char *key, struct gg
     return STATUS_OK;
 }
 
-static enum status load_types(struct vocab *vocab, const struct gguf *gguf, struct status_note *note) {
-    static const char key[] = "tokenizer.ggml.token_type";
-    struct gguf_array array;
-    memset(vocab->types, VOCAB_NORMAL, (size_t)vocab->n_tokens);
-    if (!gguf_has(gguf, key)) return STATUS_OK;
-    enum status status = get_array(gguf, key, &array, (uint64_t)vocab->n_tokens, note);
-    if (status) return status;
-    if (array.item_type == GGUF_TEXT || array.item_type == GGUF_F32 || array.item_type == GGUF_F64)
-        return status_fail(note, STATUS_FORMAT, "%s: items of type %d, not whole numbers", key, (int)array.item_type);
-    for (int32_t id = 0; id < vocab->n_tokens; id++) {
-        int64_t type = gguf_array_int(&array, (uint64_t)id);
-        if (type < 0 || type > VOCAB_BYTE)
-            return status_fail(note, STATUS_FORMAT, "%s: token %d has unknown type %lld", key, (int)id,
-                               (long long)type);
-        vocab->types[id] = (uint8_t)(type ? type : VOCAB_NORMAL);
-    }
-    return STATUS_OK;
-}
-
 static enum status load_scores(struct vocab *vocab, const struct gguf *gguf, struct status_note *note) {
     static const char key[] = "tokenizer.ggml.scores";
     struct gguf_array array;
@@ -255,6 +236,30 @@ static enum status load_settings(struct vocab *vocab, const struct gguf *gguf, s
     return load_bool(gguf, "tokenizer.ggml.add_space_prefix", is_spm, &vocab->adds_space, note);
 }
 
+/* After the settings: without types in the file, what begins and ends a text is known to be no text. */
+static enum status load_types(struct vocab *vocab, const struct gguf *gguf, struct status_note *note) {
+    static const char key[] = "tokenizer.ggml.token_type";
+    struct gguf_array array;
+    memset(vocab->types, VOCAB_NORMAL, (size_t)vocab->n_tokens);
+    if (!gguf_has(gguf, key)) {
+        if (vocab->bos_id >= 0) vocab->types[vocab->bos_id] = VOCAB_CONTROL;
+        if (vocab->eos_id >= 0) vocab->types[vocab->eos_id] = VOCAB_CONTROL;
+        return STATUS_OK;
+    }
+    enum status status = get_array(gguf, key, &array, (uint64_t)vocab->n_tokens, note);
+    if (status) return status;
+    if (array.item_type == GGUF_TEXT || array.item_type == GGUF_F32 || array.item_type == GGUF_F64)
+        return status_fail(note, STATUS_FORMAT, "%s: items of type %d, not whole numbers", key, (int)array.item_type);
+    for (int32_t id = 0; id < vocab->n_tokens; id++) {
+        int64_t type = gguf_array_int(&array, (uint64_t)id);
+        if (type < 0 || type > VOCAB_BYTE)
+            return status_fail(note, STATUS_FORMAT, "%s: token %d has unknown type %lld", key, (int)id,
+                               (long long)type);
+        vocab->types[id] = (uint8_t)(type ? type : VOCAB_NORMAL);
+    }
+    return STATUS_OK;
+}
+
 static enum status load_model(struct vocab *vocab, const struct gguf *gguf, struct status_note *note) {
     static const char key[] = "tokenizer.ggml.model";
     struct gguf_text text;
@@ -303,6 +308,7 @@ static enum status load_tokens(struct vocab *vocab, const struct gguf *gguf, str
         return status_fail(note, STATUS_FORMAT, "%s: %llu tokens", key, (unsigned long long)tokens.n_items);
     vocab->n_tokens = (int32_t)tokens.n_items;
     if ((status = reserve_tables(vocab, &tokens, note))) return status;
+    if ((status = load_settings(vocab, gguf, note))) return status;
     if ((status = load_types(vocab, gguf, note))) return status;
     struct waiting waiting = {.n_added = 0};
     size_t cursor = 0;
@@ -324,7 +330,6 @@ enum status vocab_load(struct vocab *vocab, const struct gguf *gguf, struct stat
     *vocab = (struct vocab){0};
     enum status status = load_model(vocab, gguf, note);
     if (!status) status = load_tokens(vocab, gguf, note);
-    if (!status) status = load_settings(vocab, gguf, note);
     if (!status && vocab->model == VOCAB_SPM) status = load_scores(vocab, gguf, note);
     if (status) vocab_deinit(vocab);
     return status;
