@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/str.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_model.h"
@@ -20,10 +19,10 @@ struct job {
     struct status_note note;
 };
 
-static enum status open_tokenizer(struct job *job, const char *model) {
-    struct gguf *gguf;
+static enum status open_tokenizer(struct job *job, const char *name_or_path) {
     char path[CMD_MODEL_MAX_PATH_BYTES];
-    enum status status = cmd_model_path(model, path, &job->note);
+    struct gguf *gguf;
+    enum status status = cmd_model_path(name_or_path, path, &job->note);
     if (!status) status = gguf_open(&gguf, path, &job->note);
     if (status) return status;
     status = tokenizer_open(&job->tokenizer, gguf, &job->note);

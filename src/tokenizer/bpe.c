@@ -8,13 +8,18 @@
 
 #define MAX_SHORT_BYTES 24 /* up to here looking through all pairs beats a heap */
 #define MAX_MERGE_BYTES 4096
+#define N_LINES_AT_ONCE 16
 
 static const char merges_key[] = "tokenizer.ggml.merges";
 
 /* ---- the table of pairs ---- */
 
+static uint64_t first_slot(const struct bpe *bpe, uint64_t pair) {
+    return text_hash_mix(pair) >> 7 & bpe->slot_mask;
+}
+
 static struct bpe_slot *find_pair(const struct bpe *bpe, uint64_t pair) {
-    for (uint64_t i = text_hash_mix(pair) >> 7 & bpe->slot_mask;; i = (i + 1) & bpe->slot_mask) {
+    for (uint64_t i = first_slot(bpe, pair);; i = (i + 1) & bpe->slot_mask) {
         struct bpe_slot *slot = &bpe->slots[i];
         if (slot->pair == pair || slot->pair == UINT64_MAX) return slot;
     }
@@ -32,34 +37,93 @@ static uint32_t pair_rank(const struct bpe *bpe, int32_t left_id, int32_t right_
     return slot->rank;
 }
 
-static enum status bad_merge(struct status_note *note, uint32_t rank, struct gguf_text line, const char *why) {
-    return status_fail(note, STATUS_FORMAT, "%s: line %u '%.*s' %s", merges_key, (unsigned)rank,
-                       (int)(line.n_bytes < 60 ? line.n_bytes : 60), line.ptr, why);
+/* A line of the merge list on its way into the table: its left, right and joined text. */
+struct line {
+    struct gguf_text text;
+    uint32_t rank;
+    size_t n_left, n_right;
+    uint32_t hashes[3];
+    int32_t ids[3];
+    char bytes[MAX_MERGE_BYTES]; /* left, then right */
+};
+
+static enum status bad_merge(struct status_note *note, const struct line *line, const char *why) {
+    size_t n_bytes = line->text.n_bytes;
+    return status_fail(note, STATUS_FORMAT, "%s: line %u '%.*s' %s", merges_key, (unsigned)line->rank,
+                       (int)(n_bytes < 60 ? n_bytes : 60), line->text.ptr, why);
 }
 
-static enum status add_merge(struct bpe *bpe, uint32_t rank, struct gguf_text line, struct status_note *note) {
-    char bytes[MAX_MERGE_BYTES];
-    if (line.n_bytes > sizeof bytes) return bad_merge(note, rank, line, "is too long");
+static enum status split_line(struct line *line, struct status_note *note) {
+    const char *text = line->text.ptr;
+    size_t n_bytes = line->text.n_bytes;
+    if (n_bytes > MAX_MERGE_BYTES) return bad_merge(note, line, "is too long");
     /* A space is never part of the byte alphabet, so the first one divides the pair. */
-    const char *space = line.n_bytes ? memchr(line.ptr, ' ', line.n_bytes) : NULL;
-    if (!space) return bad_merge(note, rank, line, "is no pair");
-    size_t n_left_text = (size_t)(space - line.ptr);
-    size_t n_left = vocab_decode_alphabet(line.ptr, n_left_text, bytes);
-    if (n_left == SIZE_MAX) return bad_merge(note, rank, line, "leaves the byte alphabet");
-    size_t n_right = vocab_decode_alphabet(space + 1, line.n_bytes - n_left_text - 1, bytes + n_left);
-    if (n_right == SIZE_MAX) return bad_merge(note, rank, line, "leaves the byte alphabet");
-    int32_t left = vocab_find(bpe->vocab, bytes, n_left), right = vocab_find(bpe->vocab, bytes + n_left, n_right);
-    int32_t merged = vocab_find(bpe->vocab, bytes, n_left + n_right);
-    if (left < 0 || right < 0 || merged < 0) return bad_merge(note, rank, line, "names a text that is no token");
-    struct bpe_slot *slot = find_pair(bpe, pair_of(left, right));
-    if (slot->pair == UINT64_MAX) *slot = (struct bpe_slot){pair_of(left, right), rank, merged};
+    const char *space = n_bytes ? memchr(text, ' ', n_bytes) : NULL;
+    if (!space) return bad_merge(note, line, "is no pair");
+    size_t n_left_text = (size_t)(space - text);
+    line->n_left = vocab_decode_alphabet(text, n_left_text, line->bytes);
+    if (line->n_left == SIZE_MAX) return bad_merge(note, line, "leaves the byte alphabet");
+    line->n_right = vocab_decode_alphabet(space + 1, n_bytes - n_left_text - 1, line->bytes + line->n_left);
+    if (line->n_right == SIZE_MAX) return bad_merge(note, line, "leaves the byte alphabet");
     return STATUS_OK;
+}
+
+/* Part 0, 1, 2 of a line: left, right, joined. */
+static const char *part_of(const struct line *line, int part, size_t *out_n_bytes) {
+    *out_n_bytes = part == 0 ? line->n_left : part == 1 ? line->n_right : line->n_left + line->n_right;
+    return line->bytes + (part == 1 ? line->n_left : 0);
+}
+
+/* Each table is far larger than the caches: every step is done for all lines before the next, so that their memory
+ * accesses overlap. */
+static enum status add_lines(struct bpe *bpe, struct line *lines, int n_lines, struct status_note *note) {
+    const struct vocab *vocab = bpe->vocab;
+    size_t n_bytes;
+    for (int i = 0; i < n_lines; i++) {
+        enum status status = split_line(&lines[i], note);
+        if (status) return status;
+        for (int part = 0; part < 3; part++) {
+            const char *bytes = part_of(&lines[i], part, &n_bytes);
+            vocab_prefetch_slot(vocab, lines[i].hashes[part] = vocab_hash(bytes, n_bytes));
+        }
+    }
+    for (int i = 0; i < n_lines; i++)
+        for (int part = 0; part < 3; part++) vocab_prefetch_bytes(vocab, lines[i].hashes[part]);
+    for (int i = 0; i < n_lines; i++) {
+        for (int part = 0; part < 3; part++) {
+            const char *bytes = part_of(&lines[i], part, &n_bytes);
+            lines[i].ids[part] = vocab_find_hashed(vocab, bytes, n_bytes, lines[i].hashes[part]);
+            if (lines[i].ids[part] < 0) return bad_merge(note, &lines[i], "names a text that is no token");
+        }
+        __builtin_prefetch(&bpe->slots[first_slot(bpe, pair_of(lines[i].ids[0], lines[i].ids[1]))]);
+    }
+    for (int i = 0; i < n_lines; i++) { /* of equal pairs the first one counts */
+        uint64_t pair = pair_of(lines[i].ids[0], lines[i].ids[1]);
+        struct bpe_slot *slot = find_pair(bpe, pair);
+        if (slot->pair == UINT64_MAX) *slot = (struct bpe_slot){pair, lines[i].rank, lines[i].ids[2]};
+    }
+    return STATUS_OK;
+}
+
+static enum status add_merges(struct bpe *bpe, const struct gguf_array *merges, struct status_note *note) {
+    struct line *lines = mem_alloc_array(N_LINES_AT_ONCE, sizeof *lines);
+    if (!lines) return status_fail(note, STATUS_NOMEM, "%s: out of memory", merges_key);
+    enum status status = STATUS_OK;
+    size_t cursor = 0;
+    uint32_t rank = 0;
+    for (int n_lines = 1; !status && n_lines;) {
+        n_lines = 0;
+        while (n_lines < N_LINES_AT_ONCE && gguf_array_next_text(merges, &cursor, &lines[n_lines].text))
+            lines[n_lines++].rank = rank++;
+        status = add_lines(bpe, lines, n_lines, note);
+    }
+    mem_free(lines);
+    return status;
 }
 
 enum status bpe_load(struct bpe *bpe, const struct vocab *vocab, const struct gguf *gguf, bool takes_whole_words,
                      struct status_note *note) {
     struct gguf_array merges;
-    struct gguf_text line;
     *bpe = (struct bpe){.vocab = vocab, .takes_whole_words = takes_whole_words};
     enum status status = gguf_get_array(gguf, merges_key, &merges, note);
     if (status) return status;
@@ -72,9 +136,7 @@ enum status bpe_load(struct bpe *bpe, const struct vocab *vocab, const struct gg
     bpe->slots = mem_alloc_array(n_slots, sizeof *bpe->slots);
     if (!bpe->slots) return status_fail(note, STATUS_NOMEM, "%s: out of memory", merges_key);
     for (uint64_t i = 0; i < n_slots; i++) bpe->slots[i].pair = UINT64_MAX;
-    size_t cursor = 0;
-    for (uint32_t rank = 0; !status && gguf_array_next_text(&merges, &cursor, &line); rank++)
-        status = add_merge(bpe, rank, line, note);
+    status = add_merges(bpe, &merges, note);
     if (status) bpe_deinit(bpe);
     return status;
 }

@@ -72,6 +72,9 @@ static enum status open_bpe(struct tokenizer *tokenizer, const struct gguf *gguf
     enum status status = gguf_get_text(gguf, "tokenizer.ggml.pre", &name, note);
     if (status) return status;
     if ((status = pretokenize_init(&tokenizer->pretokenize, name.ptr, name.n_bytes, note))) return status;
+    /* Files made before the key existed: the models that take whole words (Llama 3 and kin) all want BOS. */
+    if (!gguf_has(gguf, "tokenizer.ggml.add_bos_token"))
+        tokenizer->vocab.adds_bos = tokenizer->pretokenize.takes_whole_words && tokenizer->vocab.bos_id >= 0;
     return bpe_load(&tokenizer->bpe, &tokenizer->vocab, gguf, tokenizer->pretokenize.takes_whole_words, note);
 }
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/utf8.h"
 #include "tokenizer/text_hash.h"
 #include "weights/gguf.h"
 
@@ -27,17 +26,19 @@ static int alphabet_byte(uint32_t code_point) {
 }
 
 size_t vocab_decode_alphabet(const char *text, size_t n_bytes, char *out) {
-    size_t n_out = 0;
-    for (size_t i = 0; i < n_bytes;) {
-        uint32_t code_point;
-        int n = utf8_decode(text + i, n_bytes - i, &code_point);
-        if (n == 0 || code_point >= N_ALPHABET) return SIZE_MAX;
+    const unsigned char *p = (const unsigned char *)text, *end = p + n_bytes;
+    char *start = out;
+    while (p < end) {
+        uint32_t code_point = *p++;
+        if (code_point >= 0x80) { /* two bytes of UTF-8 reach past the alphabet's last character */
+            if (code_point < 0xc2 || code_point > 0xdf || p == end || (*p & 0xc0) != 0x80) return SIZE_MAX;
+            code_point = (code_point & 0x1f) << 6 | (*p++ & 0x3f);
+        }
         int byte = alphabet_byte(code_point);
         if (byte < 0) return SIZE_MAX;
-        out[n_out++] = (char)byte;
-        i += (size_t)n;
+        *out++ = (char)byte;
     }
-    return n_out;
+    return (size_t)(out - start);
 }
 
 static size_t resolve_spaces(const char *text, size_t n_bytes, char *out) {
@@ -99,20 +100,59 @@ static struct vocab_slot *find_slot(const struct vocab *vocab, const char *bytes
     }
 }
 
-static void add_to_table(struct vocab *vocab, int32_t id) {
+static void add_to_table(struct vocab *vocab, int32_t id, uint32_t hash) {
     size_t n_bytes;
     const char *bytes = vocab_bytes(vocab, id, &n_bytes);
-    if (n_bytes == 0) return;
-    uint32_t hash = (uint32_t)text_hash(bytes, n_bytes);
     struct vocab_slot *slot = find_slot(vocab, bytes, n_bytes, hash);
     if (slot->id >= 0) return;
     *slot = (struct vocab_slot){hash, id};
     if (n_bytes > vocab->max_bytes) vocab->max_bytes = (uint32_t)n_bytes;
 }
 
+uint32_t vocab_hash(const char *bytes, size_t n_bytes) {
+    return (uint32_t)text_hash(bytes, n_bytes);
+}
+
+void vocab_prefetch_slot(const struct vocab *vocab, uint32_t hash) {
+    __builtin_prefetch(&vocab->slots[hash & vocab->slot_mask]);
+}
+
+void vocab_prefetch_bytes(const struct vocab *vocab, uint32_t hash) {
+    int32_t id = vocab->slots[hash & vocab->slot_mask].id;
+    if (id >= 0) __builtin_prefetch(vocab->bytes + vocab->offs[id]);
+}
+
+int32_t vocab_find_hashed(const struct vocab *vocab, const char *bytes, size_t n_bytes, uint32_t hash) {
+    if (n_bytes == 0 || n_bytes > vocab->max_bytes) return -1;
+    return find_slot(vocab, bytes, n_bytes, hash)->id;
+}
+
 int32_t vocab_find(const struct vocab *vocab, const char *bytes, size_t n_bytes) {
     if (n_bytes == 0 || n_bytes > vocab->max_bytes) return -1;
-    return find_slot(vocab, bytes, n_bytes, (uint32_t)text_hash(bytes, n_bytes))->id;
+    return find_slot(vocab, bytes, n_bytes, vocab_hash(bytes, n_bytes))->id;
+}
+
+/* Tokens on their way into the table, oldest first; their lines are being fetched. */
+struct waiting {
+    int32_t ids[16];
+    uint32_t hashes[16];
+    unsigned n_added, n_done;
+};
+
+static void add_oldest(struct vocab *vocab, struct waiting *waiting) {
+    unsigned i = waiting->n_done++ % 16;
+    add_to_table(vocab, waiting->ids[i], waiting->hashes[i]);
+}
+
+static void add_later(struct vocab *vocab, struct waiting *waiting, int32_t id) {
+    size_t n_bytes;
+    const char *bytes = vocab_bytes(vocab, id, &n_bytes);
+    if (n_bytes == 0) return;
+    if (waiting->n_added - waiting->n_done == 16) add_oldest(vocab, waiting);
+    unsigned i = waiting->n_added++ % 16;
+    waiting->ids[i] = id;
+    waiting->hashes[i] = vocab_hash(bytes, n_bytes);
+    vocab_prefetch_slot(vocab, waiting->hashes[i]);
 }
 
 int32_t vocab_find_special(const struct vocab *vocab, const char *text) {
@@ -139,25 +179,6 @@ static enum status get_array(const struct gguf *gguf, const char *key, struct gg
     if (out->n_items != n_items)
         return status_fail(note, STATUS_FORMAT, "%s: %llu items for %llu tokens", key, (unsigned long long)out->n_items,
                            (unsigned long long)n_items);
-    return STATUS_OK;
-}
-
-static enum status load_types(struct vocab *vocab, const struct gguf *gguf, struct status_note *note) {
-    static const char key[] = "tokenizer.ggml.token_type";
-    struct gguf_array array;
-    memset(vocab->types, VOCAB_NORMAL, (size_t)vocab->n_tokens);
-    if (!gguf_has(gguf, key)) return STATUS_OK;
-    enum status status = get_array(gguf, key, &array, (uint64_t)vocab->n_tokens, note);
-    if (status) return status;
-    if (array.item_type == GGUF_TEXT || array.item_type == GGUF_F32 || array.item_type == GGUF_F64)
-        return status_fail(note, STATUS_FORMAT, "%s: items of type %d, not whole numbers", key, (int)array.item_type);
-    for (int32_t id = 0; id < vocab->n_tokens; id++) {
-        int64_t type = gguf_array_int(&array, (uint64_t)id);
-        if (type < 0 || type > VOCAB_BYTE)
-            return status_fail(note, STATUS_FORMAT, "%s: token %d has unknown type %lld", key, (int)id,
-                               (long long)type);
-        vocab->types[id] = (uint8_t)(type ? type : VOCAB_NORMAL);
-    }
     return STATUS_OK;
 }
 
@@ -215,6 +236,30 @@ static enum status load_settings(struct vocab *vocab, const struct gguf *gguf, s
     return load_bool(gguf, "tokenizer.ggml.add_space_prefix", is_spm, &vocab->adds_space, note);
 }
 
+/* After the settings: without types in the file, what begins and ends a text is known to be no text. */
+static enum status load_types(struct vocab *vocab, const struct gguf *gguf, struct status_note *note) {
+    static const char key[] = "tokenizer.ggml.token_type";
+    struct gguf_array array;
+    memset(vocab->types, VOCAB_NORMAL, (size_t)vocab->n_tokens);
+    if (!gguf_has(gguf, key)) {
+        if (vocab->bos_id >= 0) vocab->types[vocab->bos_id] = VOCAB_CONTROL;
+        if (vocab->eos_id >= 0) vocab->types[vocab->eos_id] = VOCAB_CONTROL;
+        return STATUS_OK;
+    }
+    enum status status = get_array(gguf, key, &array, (uint64_t)vocab->n_tokens, note);
+    if (status) return status;
+    if (array.item_type == GGUF_TEXT || array.item_type == GGUF_F32 || array.item_type == GGUF_F64)
+        return status_fail(note, STATUS_FORMAT, "%s: items of type %d, not whole numbers", key, (int)array.item_type);
+    for (int32_t id = 0; id < vocab->n_tokens; id++) {
+        int64_t type = gguf_array_int(&array, (uint64_t)id);
+        if (type < 0 || type > VOCAB_BYTE)
+            return status_fail(note, STATUS_FORMAT, "%s: token %d has unknown type %lld", key, (int)id,
+                               (long long)type);
+        vocab->types[id] = (uint8_t)(type ? type : VOCAB_NORMAL);
+    }
+    return STATUS_OK;
+}
+
 static enum status load_model(struct vocab *vocab, const struct gguf *gguf, struct status_note *note) {
     static const char key[] = "tokenizer.ggml.model";
     struct gguf_text text;
@@ -263,14 +308,17 @@ static enum status load_tokens(struct vocab *vocab, const struct gguf *gguf, str
         return status_fail(note, STATUS_FORMAT, "%s: %llu tokens", key, (unsigned long long)tokens.n_items);
     vocab->n_tokens = (int32_t)tokens.n_items;
     if ((status = reserve_tables(vocab, &tokens, note))) return status;
+    if ((status = load_settings(vocab, gguf, note))) return status;
     if ((status = load_types(vocab, gguf, note))) return status;
+    struct waiting waiting = {.n_added = 0};
     size_t cursor = 0;
     for (int32_t id = 0; id < vocab->n_tokens && gguf_array_next_text(&tokens, &cursor, &text); id++) {
         bool is_ordinary;
         size_t n = resolve_token(vocab, id, text, vocab->bytes + vocab->offs[id], &is_ordinary);
         vocab->offs[id + 1] = vocab->offs[id] + (uint32_t)n;
-        if (is_ordinary) add_to_table(vocab, id);
+        if (is_ordinary) add_later(vocab, &waiting, id);
     }
+    while (waiting.n_done != waiting.n_added) add_oldest(vocab, &waiting);
     for (int byte = 0; vocab->model == VOCAB_BPE && byte < 256; byte++) {
         char one = (char)byte;
         vocab->byte_ids[byte] = vocab_find(vocab, &one, 1);
@@ -282,7 +330,6 @@ enum status vocab_load(struct vocab *vocab, const struct gguf *gguf, struct stat
     *vocab = (struct vocab){0};
     enum status status = load_model(vocab, gguf, note);
     if (!status) status = load_tokens(vocab, gguf, note);
-    if (!status) status = load_settings(vocab, gguf, note);
     if (!status && vocab->model == VOCAB_SPM) status = load_scores(vocab, gguf, note);
     if (status) vocab_deinit(vocab);
     return status;

@@ -55,6 +55,14 @@ void vocab_deinit(struct vocab *vocab);
  * that looks like one stays text. Of equal tokens the first one counts. */
 int32_t vocab_find(const struct vocab *vocab, const char *bytes, size_t n_bytes);
 
+/* The two halves of vocab_find, for callers that look up many: between them memory can be fetched ahead. */
+uint32_t vocab_hash(const char *bytes, size_t n_bytes);
+int32_t vocab_find_hashed(const struct vocab *vocab, const char *bytes, size_t n_bytes, uint32_t hash);
+
+/* Starts fetching the table's line for a hash; after that has come, the bytes of the token there. */
+void vocab_prefetch_slot(const struct vocab *vocab, uint32_t hash);
+void vocab_prefetch_bytes(const struct vocab *vocab, uint32_t hash);
+
 /* Id of a token of any type but NORMAL with this text; -1 if there is none. Cost: O(n_tokens). */
 int32_t vocab_find_special(const struct vocab *vocab, const char *text);
 

@@ -124,6 +124,24 @@ static void sentencepiece_spaces_and_bytes(void **state) {
     tokenizer_close(&tokenizer);
 }
 
+/* CASE B13: a character of four tokens comes out whole, with the last of them. */
+static void a_character_of_four_tokens(void **state) {
+    (void)state;
+    static const int32_t ids[] = {29871, 243, 162, 169, 156};
+    struct tokenizer *tokenizer = open_vocab("llama-spm");
+    struct detokenizer detokenizer;
+    struct str text;
+    str_init(&text, 100);
+    detokenizer_init(&detokenizer, tokenizer, DETOKENIZER_AT_START);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(text.n_bytes, 0);
+        assert_int_equal(detokenizer_push(&detokenizer, ids[i], &text), STATUS_OK);
+    }
+    assert_string_equal(text.ptr, "\xf0\x9f\xa6\x99");
+    str_deinit(&text);
+    tokenizer_close(&tokenizer);
+}
+
 /* CASE B03: half a character keeps its bytes. */
 static void bytes_that_are_not_utf8(void **state) {
     (void)state;
@@ -192,6 +210,7 @@ int main(void) {
         cmocka_unit_test(phi_3),
         cmocka_unit_test(gemma3_270m),
         cmocka_unit_test(sentencepiece_spaces_and_bytes),
+        cmocka_unit_test(a_character_of_four_tokens),
         cmocka_unit_test(bytes_that_are_not_utf8),
         cmocka_unit_test(a_user_cannot_open_a_turn),
     };

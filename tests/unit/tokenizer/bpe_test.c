@@ -22,7 +22,7 @@ static void random_merges(void) {
         for (int i = 0; i < n_texts; i++) is_new = is_new && strcmp(texts[i], joined) != 0;
         if (!is_new) continue;
         small_merge(&small, left, right);
-        snprintf(texts[n_texts++], sizeof texts[0], "%s", joined);
+        memcpy(texts[n_texts++], joined, 12);
     }
     small_write(&small);
 }

@@ -85,6 +85,25 @@ static void spm_gives_known_ids(void **state) {
     tokenizer_close(&tokenizer);
 }
 
+static void equal_scores_go_left_to_right(void **state) {
+    (void)state;
+    small_spm(&vocab);
+    int32_t xy = small_add(&vocab, "xy", 1, 0.0f), yz = small_add(&vocab, "yz", 1, -0.0f);
+    int32_t x = small_add(&vocab, "x", 1, -50), z = small_add(&vocab, "z", 1, -50);
+    vocab.n_scores = vocab.n_tokens;
+    for (int round = 0; round < 2; round++) {
+        vocab.scores[xy] = round ? 0.0f : -0.0f; /* the sign of zero decides nothing */
+        vocab.scores[yz] = round ? -0.0f : 0.0f;
+        struct tokenizer *tokenizer = open_written();
+        CHECK(tokenizer, "xyz", 0, 259, xy, z);
+        tokenizer_close(&tokenizer);
+    }
+    vocab.scores[yz] = 1e-30f;
+    struct tokenizer *tokenizer = open_written();
+    CHECK(tokenizer, "xyz", 0, 259, x, yz);
+    tokenizer_close(&tokenizer);
+}
+
 static void facts_are_told(void **state) {
     (void)state;
     struct tokenizer *tokenizer = open_bpe();
@@ -105,6 +124,11 @@ static void facts_are_told(void **state) {
     assert_null(tokenizer_text_of(tokenizer, -1, &n_bytes));
     assert_int_equal(tokenizer_find_special(tokenizer, "<|end|>"), SMALL_END);
     assert_int_equal(tokenizer_find_special(tokenizer, "hello"), -1);
+    tokenizer_close(&tokenizer);
+    small_bpe(&vocab);
+    vocab.pre = "llama-bpe";
+    tokenizer = open_written();
+    assert_true(tokenizer_adds_bos(tokenizer));
     tokenizer_close(&tokenizer);
     tokenizer = open_spm();
     assert_true(tokenizer_adds_bos(tokenizer));
@@ -198,6 +222,7 @@ static void spans_mask_special_text(void **state) {
     const char *text = "<|end|><|end|>";
     const struct tokenizer_span first[] = {{0, 7, true}}, parts[] = {{0, 3, true}, {3, 7, true}, {7, 14, false}};
     const struct tokenizer_span straddling[] = {{0, 5, true}, {5, 14, false}}, late[] = {{0, 7, false}, {7, 14, true}};
+    const struct tokenizer_span gapped[] = {{0, 3, true}, {4, 8, true}, {9, 14, true}};
     const int32_t one[] = {SMALL_END, '<', '|', 'e', 'n', 'd', '|', '>'};
     const int32_t other[] = {'<', '|', 'e', 'n', 'd', '|', '>', SMALL_END};
     const int32_t none[] = {'<', '|', 'e', 'n', 'd', '|', '>', '<', '|', 'e', 'n', 'd', '|', '>'};
@@ -205,6 +230,7 @@ static void spans_mask_special_text(void **state) {
     check_spans(tokenizer, text, parts, 3, one, 8); /* touching spans are one */
     check_spans(tokenizer, text, late, 2, other, 8);
     check_spans(tokenizer, text, straddling, 2, none, 14); /* half template, half user: no token */
+    check_spans(tokenizer, text, gapped, 3, none, 14);     /* a byte of nobody's between them: no token */
     check_spans(tokenizer, text, NULL, 0, none, 14);
     const struct tokenizer_span bad[][2] = {
         {{0, 15, true}, {15, 15, true}}, {{5, 3, true}, {6, 7, true}}, {{0, 7, true}, {6, 9, true}}};
@@ -380,17 +406,12 @@ static void threads_share_one_tokenizer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bpe_gives_known_ids),
-        cmocka_unit_test(spm_gives_known_ids),
-        cmocka_unit_test(facts_are_told),
-        cmocka_unit_test(bad_vocabularies_are_refused),
-        cmocka_unit_test(duplicates_keep_the_first_id),
-        cmocka_unit_test(spans_mask_special_text),
-        cmocka_unit_test(spans_change_nothing_else),
-        cmocka_unit_test(any_bytes_come_back),
-        cmocka_unit_test(limits_leave_the_list_alone),
-        cmocka_unit_test(every_memory_failure_is_clean),
-        cmocka_unit_test(threads_share_one_tokenizer),
+        cmocka_unit_test(bpe_gives_known_ids),           cmocka_unit_test(spm_gives_known_ids),
+        cmocka_unit_test(equal_scores_go_left_to_right), cmocka_unit_test(facts_are_told),
+        cmocka_unit_test(bad_vocabularies_are_refused),  cmocka_unit_test(duplicates_keep_the_first_id),
+        cmocka_unit_test(spans_mask_special_text),       cmocka_unit_test(spans_change_nothing_else),
+        cmocka_unit_test(any_bytes_come_back),           cmocka_unit_test(limits_leave_the_list_alone),
+        cmocka_unit_test(every_memory_failure_is_clean), cmocka_unit_test(threads_share_one_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
