@@ -4,15 +4,9 @@
 #ifndef KVICK_KERNELS_X86_GEMM_BLOCK_AVX512VNNI_H
 #define KVICK_KERNELS_X86_GEMM_BLOCK_AVX512VNNI_H
 
-#include <immintrin.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "kernels/dtype.h"
-#include "kernels/kernel_ops.h"
-
-#define GEMM_INLINE static inline __attribute__((always_inline))
+#include "kernels/x86/gemm_out_avx512vnni.h"
 
 /* value[k][c] = d[half][c] * (q[k][c] - offset) + m[c]; lane c of q[j] holds k 4j..4j+3 as unsigned bytes. */
 struct gemm_block {

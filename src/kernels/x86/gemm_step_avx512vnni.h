@@ -6,9 +6,7 @@
 #define KVICK_KERNELS_X86_GEMM_STEP_AVX512VNNI_H
 
 #include "kernels/x86/gemm_block_avx512vnni.h"
-
-#define GEMM_MAX_ROWS 8
-#define GEMM_MAX_TILES 4
+#include "kernels/x86/gemm_out_avx512vnni.h"
 
 /* Activations from some row and block of 32 k on. */
 struct gemm_act {
@@ -85,49 +83,6 @@ GEMM_INLINE void gemm_step_next(enum dtype dtype, struct gemm_act *x) {
     x->d++;
     if (gemm_block_has_min(dtype)) x->dsum++;
     if (gemm_block_offset_bits(dtype)) x->nsum += gemm_block_n_scales(dtype);
-}
-
-/* Where the sums of a group of rows go: tile t from out + 16 t on, lanes of mask[t]. */
-struct gemm_out {
-    float *at;
-    int64_t stride;
-    __mmask16 mask[GEMM_MAX_TILES];
-};
-
-/* All columns from col_idx on that exist, up to n_tiles tiles. */
-GEMM_INLINE struct gemm_out gemm_out_at(float *out, int out_stride, int col_idx, int n_cols) {
-    struct gemm_out place = {.at = out + col_idx, .stride = out_stride};
-#pragma GCC unroll 4
-    for (int t = 0; t < GEMM_MAX_TILES; t++) {
-        int width = n_cols - col_idx - GEMM_TILE_COLS * t;
-        place.mask[t] = width >= GEMM_TILE_COLS ? 0xffff : width > 0 ? (__mmask16)((1u << width) - 1) : 0;
-    }
-    return place;
-}
-
-GEMM_INLINE void gemm_out_zero(int n_rows, int n_tiles, __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
-#pragma GCC unroll 8
-    for (int i = 0; i < n_rows; i++)
-#pragma GCC unroll 4
-        for (int t = 0; t < n_tiles; t++) acc[i][t] = _mm512_setzero_ps();
-}
-
-GEMM_INLINE void gemm_out_load(const struct gemm_out *out, int n_rows, int n_tiles,
-                               __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
-#pragma GCC unroll 8
-    for (int i = 0; i < n_rows; i++)
-#pragma GCC unroll 4
-        for (int t = 0; t < n_tiles; t++)
-            acc[i][t] = _mm512_maskz_loadu_ps(out->mask[t], out->at + i * out->stride + GEMM_TILE_COLS * t);
-}
-
-GEMM_INLINE void gemm_out_store(const struct gemm_out *out, int n_rows, int n_tiles,
-                                __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
-#pragma GCC unroll 8
-    for (int i = 0; i < n_rows; i++)
-#pragma GCC unroll 4
-        for (int t = 0; t < n_tiles; t++)
-            _mm512_mask_storeu_ps(out->at + i * out->stride + GEMM_TILE_COLS * t, out->mask[t], acc[i][t]);
 }
 
 #endif
