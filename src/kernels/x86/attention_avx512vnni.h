@@ -32,12 +32,19 @@ struct attention_avx512vnni_call {
      * groups that nobody sees to a neighbour that somebody does. */
     int key, begin, end;
     const char *k[TILE_GROUPS], *v[TILE_GROUPS];
+    /* Bytes from each group to the same one of the next tile; 0 if there is none. */
+    uintptr_t k_ahead[TILE_GROUPS], v_ahead[TILE_GROUPS];
 };
 
 /* 16 elements as floats. element_bytes: 2 for f16, 4 for f32 */
 ALWAYS_INLINE __m512 attention_avx512vnni_load(int element_bytes, const char *src) {
     if (element_bytes == 2) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)src));
     return _mm512_loadu_ps((const float *)src);
+}
+
+/* Blocks of a sequence lie anywhere, so the CPU cannot guess the next tile. Into L2: a tile may be as large as L1. */
+ALWAYS_INLINE void attention_avx512vnni_prefetch(const char *src, uintptr_t ahead) {
+    _mm_prefetch((const char *)((uintptr_t)src + ahead), _MM_HINT_T1);
 }
 
 /* p[row][key] = q . k for height rows and all seen groups, width groups at a time. */
@@ -57,6 +64,7 @@ ALWAYS_INLINE void attention_avx512vnni_scores_of(int element_bytes, int height,
         for (int d = 0; d < head_dim; d++) {
 #pragma GCC unroll 4
             for (int c = 0; c < width; c++) {
+                attention_avx512vnni_prefetch(src[c], call->k_ahead[g + c]);
                 k[c] = attention_avx512vnni_load(element_bytes, src[c]);
                 src[c] += stride;
             }
@@ -91,11 +99,15 @@ ALWAYS_INLINE void attention_avx512vnni_values_of(int element_bytes, int height,
     for (int t = call->begin; t < call->end;) {
         const char *src = call->v[t / LANES] + (size_t)(t % LANES) * stride;
         src += (size_t)(LANES * vector) * (size_t)element_bytes;
+        const uintptr_t ahead = call->v_ahead[t / LANES];
         int stop = t / LANES * LANES + LANES < call->end ? t / LANES * LANES + LANES : call->end;
         for (; t < stop; t++, src += stride) {
 #pragma GCC unroll 4
-            for (int c = 0; c < width; c++)
+            for (int c = 0; c < width; c++) {
+                if (LANES * c * element_bytes % 64 == 0)
+                    attention_avx512vnni_prefetch(src + LANES * c * element_bytes, ahead);
                 v[c] = attention_avx512vnni_load(element_bytes, src + LANES * c * element_bytes);
+            }
 #pragma GCC unroll 16
             for (int r = 0; r < height; r++) {
                 __m512 p = _mm512_set1_ps(call->p[r][t]);
@@ -195,16 +207,28 @@ static inline void attention_avx512vnni_start(struct attention_avx512vnni_call *
     for (int i = 0; i < n_rows * head_dim; i += LANES) _mm512_storeu_ps(call->state->o + i, _mm512_setzero_ps());
 }
 
-/* Points k and v at the groups of the tile; group_idx counts from the call's key_begin. */
-static inline void attention_avx512vnni_locate(int element_bytes, struct attention_avx512vnni_call *call,
-                                               int group_begin) {
+/* A group's K or V: bytes of its first element. Groups count from the call's key_begin. */
+ALWAYS_INLINE const char *attention_avx512vnni_at(const void *const *blocks, int block_tokens, int group,
+                                                  size_t token_bytes) {
+    const int per_block = block_tokens / LANES;
+    return (const char *)blocks[group / per_block] + (size_t)(group % per_block * LANES) * token_bytes;
+}
+
+/* Points k and v at the groups of the tile that starts with group_begin; no group past group_last is touched. */
+ALWAYS_INLINE void attention_avx512vnni_locate(int element_bytes, struct attention_avx512vnni_call *call,
+                                               int group_begin, int group_last) {
     const struct attention_keys *keys = call->keys;
-    const int per_block = keys->block_tokens / LANES, first = call->begin / LANES, last = (call->end - 1) / LANES;
+    const size_t k_bytes = (size_t)element_bytes, v_bytes = k_bytes * (size_t)keys->head_dim;
+    const int block_tokens = keys->block_tokens, first = call->begin / LANES, last = (call->end - 1) / LANES;
     for (int g = 0; g < TILE_GROUPS; g++) {
-        int group = group_begin + (g < first ? first : g > last ? last : g);
-        size_t token = (size_t)(group % per_block * LANES) * (size_t)element_bytes;
-        call->k[g] = (const char *)keys->k_blocks[group / per_block] + token;
-        call->v[g] = (const char *)keys->v_blocks[group / per_block] + token * (size_t)keys->head_dim;
+        int group = group_begin + (g < first ? first : g > last ? last : g), next = group + TILE_GROUPS;
+        if (next > group_last) next = group;
+        call->k[g] = attention_avx512vnni_at(keys->k_blocks, block_tokens, group, k_bytes);
+        call->v[g] = attention_avx512vnni_at(keys->v_blocks, block_tokens, group, v_bytes);
+        const char *k_next = attention_avx512vnni_at(keys->k_blocks, block_tokens, next, k_bytes);
+        const char *v_next = attention_avx512vnni_at(keys->v_blocks, block_tokens, next, v_bytes);
+        call->k_ahead[g] = (uintptr_t)k_next - (uintptr_t)call->k[g];
+        call->v_ahead[g] = (uintptr_t)v_next - (uintptr_t)call->v[g];
     }
 }
 
@@ -227,7 +251,7 @@ ALWAYS_INLINE void attention_avx512vnni_fold(int element_bytes, const struct att
         call.begin = first > key ? first - key : 0;
         call.end = last - key + 1 < TILE_KEYS ? last - key + 1 : TILE_KEYS;
         if (call.begin >= call.end) continue;
-        attention_avx512vnni_locate(element_bytes, &call, (key - key_begin) / LANES);
+        attention_avx512vnni_locate(element_bytes, &call, (key - key_begin) / LANES, (last - key_begin) / LANES);
         attention_avx512vnni_step(element_bytes, &call, true);
         attention_avx512vnni_softmax(&call);
         attention_avx512vnni_step(element_bytes, &call, false);
