@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <jansson.h>
 
@@ -10,6 +9,8 @@
 #include "base/str.h"
 #include "chat/chat_template.h"
 #include "cmd/cmd.h"
+#include "cmd/cmd_chat.h"
+#include "cmd/cmd_model.h"
 #include "weights/gguf.h"
 
 #define MAX_REQUEST_BYTES ((size_t)64 << 20)
@@ -44,61 +45,6 @@ static enum status read_request(struct str *request, const char *path, struct st
     return status;
 }
 
-/* "2026-11-29" or "2026-11-29T12:00:00"; without it the local wall clock. */
-static bool read_now(const char *text, int64_t *out_now_s) {
-    struct tm tm = {0};
-    if (!text) {
-        time_t now = time(NULL);
-        if (!localtime_r(&now, &tm)) return false;
-        *out_now_s = (int64_t)now + tm.tm_gmtoff;
-        return true;
-    }
-    const char *end = strptime(text, "%Y-%m-%d", &tm);
-    if (end && (*end == 'T' || *end == ' ')) end = strptime(end + 1, "%H:%M:%S", &tm);
-    if (!end || *end) return false;
-    *out_now_s = (int64_t)timegm(&tm);
-    return true;
-}
-
-/* The text of the token whose id stands under id_key; absent key: no such token. */
-static enum status model_token(const struct gguf *gguf, const char *id_key, struct chat_template_token *out,
-                               struct status_note *note) {
-    if (!gguf_has(gguf, id_key)) return STATUS_OK;
-    uint64_t id;
-    struct gguf_array tokens;
-    enum status status = gguf_get_u64(gguf, id_key, &id, note);
-    if (!status) status = gguf_get_array(gguf, "tokenizer.ggml.tokens", &tokens, note);
-    if (status) return status;
-    if (tokens.item_type != GGUF_TEXT || id >= tokens.n_items)
-        return status_fail(note, STATUS_FORMAT, "%s: no text for token %llu of %llu", id_key, (unsigned long long)id,
-                           (unsigned long long)tokens.n_items);
-    size_t cursor = 0;
-    struct gguf_text text = {0};
-    for (uint64_t i = 0; i <= id; i++)
-        if (!gguf_array_next_text(&tokens, &cursor, &text))
-            return status_fail(note, STATUS_FORMAT, "tokenizer.ggml.tokens: ends before token %llu",
-                               (unsigned long long)id);
-    *out = (struct chat_template_token){text.ptr, text.n_bytes};
-    return STATUS_OK;
-}
-
-static enum status model_template(struct sources *sources, const char *path, struct chat_template **out,
-                                  struct status_note *note) {
-    enum status status = gguf_open(&sources->gguf, path, note);
-    if (status) return status;
-    if (!gguf_has(sources->gguf, "tokenizer.chat_template"))
-        return status_fail(note, STATUS_INVALID, "the model has no chat template (tokenizer.chat_template)");
-    struct gguf_text text;
-    struct chat_template_tokens tokens = {0};
-    status = gguf_get_text(sources->gguf, "tokenizer.chat_template", &text, note);
-    if (!status) status = model_token(sources->gguf, "tokenizer.ggml.bos_token_id", &tokens.bos, note);
-    if (!status) status = model_token(sources->gguf, "tokenizer.ggml.eos_token_id", &tokens.eos, note);
-    if (!status) status = model_token(sources->gguf, "tokenizer.ggml.unknown_token_id", &tokens.unk, note);
-    if (!status) status = model_token(sources->gguf, "tokenizer.ggml.padding_token_id", &tokens.pad, note);
-    if (status) return status;
-    return chat_template_create(out, text.ptr, text.n_bytes, &tokens, note);
-}
-
 static struct chat_template_token request_token(const json_t *root, const char *key) {
     const json_t *text = json_object_get(root, key);
     return (struct chat_template_token){json_string_value(text), json_string_length(text)};
@@ -120,15 +66,19 @@ static bool is_gguf(const struct file_map *file) {
     return file->n_bytes >= 4 && memcmp(file->bytes, "GGUF", 4) == 0;
 }
 
-static int render(struct sources *sources, const char *path, const char *messages, int64_t now_s) {
+static int render(struct sources *sources, const char *name, const char *messages, int64_t now_s) {
     struct status_note note = {0};
+    char path[CMD_MODEL_MAX_PATH_BYTES];
+    if (cmd_model_path(name, path, &note)) return cmd_fail(NULL, STATUS_IO, &note);
     enum status status = read_request(&sources->request, messages, &note);
     if (status) return cmd_fail(messages, status, &note);
     status = file_map_open(&sources->file, path, &note);
     if (status) return cmd_fail(path, status, &note);
     struct chat_template *chat_template = NULL;
-    status = is_gguf(&sources->file) ? model_template(sources, path, &chat_template, &note)
-                                     : bare_template(sources, &chat_template, &note);
+    if (!is_gguf(&sources->file))
+        status = bare_template(sources, &chat_template, &note);
+    else if (!(status = gguf_open(&sources->gguf, path, &note)))
+        status = cmd_chat_template(sources->gguf, &chat_template, &note);
     if (status) return cmd_fail(path, status, &note);
     struct str text;
     str_init(&text, CHAT_TEMPLATE_MAX_OUT_BYTES);
@@ -145,7 +95,7 @@ int cmd_render(const struct options *options, int n_words, const char **words) {
     if (n_words != 1) return cmd_usage("render", "one MODEL or TEMPLATE is needed, %d given", n_words);
     if (!options->messages) return cmd_usage("render", "--messages FILE is missing");
     int64_t now_s;
-    if (!read_now(options->now, &now_s))
+    if (!cmd_chat_now(options->now, &now_s))
         return cmd_usage("render", "--now: '%s' is no date like 2026-11-29 or 2026-11-29T12:00:00", options->now);
     struct sources sources = {0};
     str_init(&sources.request, MAX_REQUEST_BYTES);

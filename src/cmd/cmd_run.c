@@ -1,8 +1,329 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <histedit.h>
+
+#include "base/mem.h"
+#include "base/str.h"
 #include "cmd/cmd.h"
+#include "cmd/cmd_chat.h"
+#include "cmd/cmd_engine.h"
+#include "engine/engine_client.h"
+#include "model/forward.h"
+#include "tokenizer/detokenizer.h"
+
+#define MAX_PROMPT_BYTES ((size_t)16 << 20)
+#define POLL_MS 100 /* how late Ctrl-C may be seen while no token comes */
+#define HISTORY_LINES 200
+
+struct run {
+    const struct options *options;
+    struct cmd_engine model;
+    struct tokenizer *tokenizer;
+    struct chat_template *chat_template; /* NULL with --raw */
+    json_t *request;                     /* {"messages": [...]}, grows with the conversation */
+    struct id_list ids;
+    struct str answer;
+    struct status_note note;
+    bool is_terminal;
+};
+
+static volatile sig_atomic_t n_interrupts;
+
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    n_interrupts++;
+}
+
+/* ---- one answer ---- */
+
+static enum status add_message(struct run *run, const char *role, const char *text, size_t n_bytes) {
+    json_t *messages = json_object_get(run->request, "messages");
+    json_t *content = json_stringn(text, n_bytes);
+    if (!content) return status_fail(&run->note, STATUS_INVALID, "the text is not UTF-8");
+    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
+    if (!message || json_array_append_new(messages, message))
+        return status_fail(&run->note, STATUS_NOMEM, "no memory for the conversation");
+    return STATUS_OK;
+}
+
+static enum status encode_prompt(struct run *run, const char *text, size_t n_bytes) {
+    id_list_clear(&run->ids);
+    if (run->options->raw) {
+        unsigned flags = tokenizer_adds_bos(run->tokenizer) ? TOKENIZER_ADD_BOS : 0;
+        return tokenizer_encode(run->tokenizer, text, n_bytes, flags, &run->ids, &run->note);
+    }
+    enum status status = add_message(run, "user", text, n_bytes);
+    return status ? status : cmd_chat_encode(run->chat_template, run->tokenizer, run->request, &run->ids, &run->note);
+}
+
+static struct request *make_request(struct run *run) {
+    const struct options *options = run->options;
+    int n_prompt = (int)run->ids.n_ids, room = engine_max_context(run->model.engine) - n_prompt;
+    if (room < 1) {
+        status_fail(&run->note, STATUS_LIMIT, "the prompt has %d tokens, the context holds %d with the answer",
+                    n_prompt, engine_max_context(run->model.engine));
+        return NULL;
+    }
+    int max_new = options->max_tokens < room ? (int)options->max_tokens : room;
+    struct request *request = engine_client_make((const uint32_t *)run->ids.ids, n_prompt, max_new);
+    if (!request) {
+        status_fail(&run->note, STATUS_NOMEM, "no memory for %d tokens", n_prompt + max_new);
+        return NULL;
+    }
+    request->sampling = (struct sampling){.temperature = (float)options->temperature,
+                                          .top_k = (int)options->top_k,
+                                          .top_p = (float)options->top_p,
+                                          .min_p = (float)options->min_p,
+                                          .seed = (uint64_t)options->seed};
+    int n_vocab = tokenizer_n_vocab(run->tokenizer);
+    for (int id = 0; id < n_vocab && request->n_stop_tokens < REQUEST_MAX_STOP_TOKENS; id++)
+        if (tokenizer_is_end_of_generation(run->tokenizer, id))
+            request->stop_tokens[request->n_stop_tokens++] = (uint32_t)id;
+    return request;
+}
+
+/* Text that has become certain goes to the terminal at once; with --json it is kept. */
+static void show(struct run *run, size_t from) {
+    if (run->options->json) return;
+    fwrite(run->answer.ptr + from, 1, run->answer.n_bytes - from, stdout);
+    fflush(stdout);
+}
+
+static enum status stream(struct run *run, struct request *request, enum finish_reason *out_reason) {
+    struct detokenizer detokenizer;
+    struct event event;
+    int n_seen = n_interrupts;
+    str_clear(&run->answer);
+    detokenizer_init(&detokenizer, run->tokenizer, 0);
+    enum status status = engine_client_submit(run->model.engine, request);
+    if (status) return status_fail(&run->note, status, "the engine takes no request");
+    for (;;) {
+        if (n_interrupts != n_seen && !engine_client_cancel(run->model.engine, request->id)) n_seen = n_interrupts;
+        if (!engine_client_wait(run->model.engine, POLL_MS, &event)) continue;
+        size_t from = run->answer.n_bytes;
+        if (event.kind == EVENT_TOKEN) {
+            if (!status) status = detokenizer_push(&detokenizer, (int32_t)event.token, &run->answer);
+            show(run, from);
+        } else if (event.kind == EVENT_REFUSED) {
+            run->note = request->note;
+            return event.status;
+        } else if (event.kind == EVENT_FINISHED) {
+            if (!status) status = detokenizer_finish(&detokenizer, &run->answer);
+            show(run, from);
+            *out_reason = event.reason;
+            return status ? status_fail(&run->note, status, "the answer could not be shown whole") : STATUS_OK;
+        }
+    }
+}
+
+/* ---- the two phase lines ---- */
+
+struct rates {
+    double prefill_ms, prefill_tok_s, first_ms, decode_ms, decode_tok_s;
+    int n_computed, n_decoded;
+};
+
+static struct rates rates_of(const struct phase_stats *stats) {
+    struct rates rates = {.n_computed = stats->n_prompt_tokens - stats->n_cached_tokens};
+    rates.prefill_ms = (double)stats->prefill_own_ns / 1e6;
+    rates.first_ms = stats->first_token_ns ? phase_stats_ms(stats->submitted_ns, stats->first_token_ns) : 0;
+    rates.prefill_tok_s = rates.prefill_ms > 0 ? rates.n_computed / rates.prefill_ms * 1e3 : 0;
+    rates.n_decoded = stats->n_new_tokens > 1 ? stats->n_new_tokens - 1 : 0;
+    if (rates.n_decoded)
+        rates.decode_ms = phase_stats_ms(stats->first_token_ns, stats->last_token_ns) / rates.n_decoded;
+    if (rates.decode_ms > 0) rates.decode_tok_s = 1e3 / rates.decode_ms;
+    return rates;
+}
+
+static void print_lines(const struct run *run, const struct phase_stats *stats, enum finish_reason reason) {
+    struct rates rates = rates_of(stats);
+    const char *dim = run->is_terminal ? "\033[2m" : "", *plain = run->is_terminal ? "\033[0m" : "";
+    printf("\n%sprefill  %d prompt tokens, %d cached, %d computed in %.1f ms (%.0f tok/s); first token after %.1f ms\n",
+           dim, stats->n_prompt_tokens, stats->n_cached_tokens, rates.n_computed, rates.prefill_ms, rates.prefill_tok_s,
+           rates.first_ms);
+    printf("decode   %d tokens, %.2f ms/token (%.0f tok/s)%s%s\n", stats->n_new_tokens, rates.decode_ms,
+           rates.decode_tok_s,
+           reason == FINISH_LENGTH      ? "; stopped at the length limit"
+           : reason == FINISH_CANCELLED ? "; interrupted"
+                                        : "",
+           plain);
+    fflush(stdout);
+}
+
+static enum status print_json(const struct run *run, const struct request *request, enum finish_reason reason) {
+    static const char *const reasons[] = {"stop", "length", "cancelled"};
+    const struct phase_stats *stats = &request->stats;
+    struct rates rates = rates_of(stats);
+    json_t *ids = json_array();
+    for (int i = 0; i < stats->n_new_tokens; i++)
+        json_array_append_new(ids, json_integer(request->tokens[request->n_prompt + i]));
+    json_t *root =
+        json_pack("{s:s%, s:o, s:s, s:{s:i, s:i, s:i}, s:{s:f, s:f, s:f, s:f, s:f}}", "text", run->answer.ptr,
+                  run->answer.n_bytes, "ids", ids, "finish_reason", reasons[reason], "usage", "prompt_tokens",
+                  stats->n_prompt_tokens, "cached_tokens", stats->n_cached_tokens, "new_tokens", stats->n_new_tokens,
+                  "phases", "prefill_ms", rates.prefill_ms, "prefill_tok_s", rates.prefill_tok_s, "first_token_ms",
+                  rates.first_ms, "decode_ms_per_token", rates.decode_ms, "decode_tok_s", rates.decode_tok_s);
+    if (!root) return STATUS_NOMEM;
+    json_dumpf(root, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(root);
+    return STATUS_OK;
+}
+
+/* Asks, streams, prints the phases and keeps the answer in the conversation. */
+static enum status take_turn(struct run *run, const char *text, size_t n_bytes) {
+    enum finish_reason reason = FINISH_STOP;
+    size_t n_messages = json_array_size(json_object_get(run->request, "messages"));
+    enum status status = encode_prompt(run, text, n_bytes);
+    struct request *request = status ? NULL : make_request(run);
+    if (!status && !request) status = STATUS_LIMIT;
+    if (!status) status = stream(run, request, &reason);
+    if (!status && run->options->json) status = print_json(run, request, reason);
+    if (!status && !run->options->json) print_lines(run, &request->stats, reason);
+    engine_client_free(&request);
+    if (!status && !run->options->raw) status = add_message(run, "assistant", run->answer.ptr, run->answer.n_bytes);
+    if (status) { /* the conversation goes on as if this had not been asked */
+        json_t *messages = json_object_get(run->request, "messages");
+        while (json_array_size(messages) > n_messages) json_array_remove(messages, json_array_size(messages) - 1);
+    }
+    return status;
+}
+
+/* ---- where the questions come from ---- */
+
+static int ask_given(struct run *run) {
+    const struct option_list *prompts = &run->options->prompt;
+    for (int i = 0; i < prompts->n_items; i++) {
+        if (!run->options->json && prompts->n_items > 1) printf("%s> %s\n", i ? "\n" : "", prompts->items[i]);
+        enum status status = take_turn(run, prompts->items[i], strlen(prompts->items[i]));
+        if (status) return cmd_fail(NULL, status, &run->note);
+        if (n_interrupts) return CMD_EXIT_FAILURE;
+    }
+    return 0;
+}
+
+static int ask_stdin(struct run *run) {
+    struct str text;
+    char bytes[65536];
+    size_t n;
+    enum status status = STATUS_OK;
+    str_init(&text, MAX_PROMPT_BYTES);
+    while (!status && (n = fread(bytes, 1, sizeof bytes, stdin)) > 0) status = str_append(&text, bytes, n);
+    if (status) status_fail(&run->note, status, "standard input is longer than %zu bytes", MAX_PROMPT_BYTES);
+    while (!run->options->raw && text.n_bytes && text.ptr[text.n_bytes - 1] == '\n') text.ptr[--text.n_bytes] = 0;
+    if (!status && text.n_bytes == 0) status = status_fail(&run->note, STATUS_INVALID, "standard input is empty");
+    if (!status) status = take_turn(run, text.ptr, text.n_bytes);
+    str_deinit(&text);
+    return status ? cmd_fail(NULL, status, &run->note) : 0;
+}
+
+static char *prompt_text(EditLine *line) {
+    (void)line;
+    static char text[] = "> ";
+    return text;
+}
+
+/* False when the person leaves: end of input, or Ctrl-C twice in a row. */
+static bool read_line(EditLine *line, History *lines, struct str *out) {
+    HistEvent history_event;
+    int n_chars, n_empty_interrupts = 0;
+    for (;;) {
+        errno = 0;
+        const char *text = el_gets(line, &n_chars);
+        if (text && n_chars > 0) {
+            str_clear(out);
+            while (n_chars > 0 && (text[n_chars - 1] == '\n' || text[n_chars - 1] == '\r')) n_chars--;
+            if (n_chars == 0) continue;
+            history(lines, &history_event, H_ENTER, text);
+            return str_append(out, text, (size_t)n_chars) == STATUS_OK;
+        }
+        if (n_chars == 0 || errno != EINTR || n_empty_interrupts++) return false;
+        fputs("\n(Ctrl-C again, or Ctrl-D, leaves)\n", stdout);
+    }
+}
+
+static int converse(struct run *run) {
+    HistEvent history_event;
+    EditLine *line = el_init("kvick", stdin, stdout, stderr);
+    History *lines = history_init();
+    struct str text;
+    if (!line || !lines) return cmd_fail(NULL, STATUS_NOMEM, NULL);
+    history(lines, &history_event, H_SETSIZE, HISTORY_LINES);
+    el_set(line, EL_PROMPT, prompt_text);
+    el_set(line, EL_EDITOR, "emacs");
+    el_set(line, EL_SIGNAL, 0);
+    el_set(line, EL_HIST, history, lines);
+    str_init(&text, MAX_PROMPT_BYTES);
+    while (read_line(line, lines, &text)) {
+        if (take_turn(run, text.ptr, text.n_bytes)) cmd_fail(NULL, STATUS_INVALID, &run->note);
+        putchar('\n');
+    }
+    putchar('\n');
+    str_deinit(&text);
+    history_end(lines);
+    el_end(line);
+    return 0;
+}
+
+/* ---- start ---- */
+
+static enum status open_model(struct run *run, const char *model) {
+    struct cmd_engine_needs needs = {.max_sequences = 1};
+    enum status status = cmd_engine_open(&run->model, model, run->options, &needs, &run->note);
+    if (!status) status = tokenizer_open(&run->tokenizer, run->model.gguf, &run->note);
+    if (!status && tokenizer_n_vocab(run->tokenizer) > engine_model(run->model.engine)->n_vocab)
+        status =
+            status_fail(&run->note, STATUS_FORMAT, "tokenizer.ggml.tokens has %d tokens, token_embd.weight %d rows",
+                        (int)tokenizer_n_vocab(run->tokenizer), engine_model(run->model.engine)->n_vocab);
+    if (!status && !run->options->raw) status = cmd_chat_template(run->model.gguf, &run->chat_template, &run->note);
+    if (!status && run->options->system)
+        status = add_message(run, "system", run->options->system, strlen(run->options->system));
+    return status;
+}
+
+static enum status check_options(const struct options *options, struct status_note *note) {
+    struct sampling sampling = {
+        (float)options->temperature, (int)options->top_k, (float)options->top_p, (float)options->min_p, 0, 0};
+    if (options->max_tokens < 1 || options->max_tokens > INT32_MAX)
+        return status_fail(note, STATUS_INVALID, "--max-tokens: %ld is not within 1..%d", options->max_tokens,
+                           INT32_MAX);
+    if (options->top_k > INT32_MAX)
+        return status_fail(note, STATUS_INVALID, "--top-k: %ld is too large", options->top_k);
+    if (options->raw && options->system) return status_fail(note, STATUS_INVALID, "--system does not go with --raw");
+    if (options->raw && options->prompt.n_items > 1)
+        return status_fail(note, STATUS_INVALID, "--raw takes one --prompt, %d given", options->prompt.n_items);
+    return sampler_check(&sampling, note);
+}
 
 int cmd_run(const struct options *options, int n_words, const char **words) {
-    (void)options;
-    (void)n_words;
-    (void)words;
-    return cmd_usage("run", "not built yet");
+    struct run run = {.options = options, .is_terminal = isatty(STDOUT_FILENO) == 1};
+    if (n_words != 1) return cmd_usage("run", "one MODEL is needed, %d given", n_words);
+    if (check_options(options, &run.note)) return cmd_usage("run", "%s", run.note.text);
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    id_list_init(&run.ids, INT32_MAX);
+    str_init(&run.answer, MAX_PROMPT_BYTES);
+    run.request = json_pack("{s:[]}", "messages");
+    enum status status = run.request ? open_model(&run, words[0]) : STATUS_NOMEM;
+    int exit_code;
+    if (status)
+        exit_code = cmd_fail(NULL, status, &run.note);
+    else if (options->prompt.n_items)
+        exit_code = ask_given(&run);
+    else if (isatty(STDIN_FILENO) == 1 && !options->raw)
+        exit_code = converse(&run);
+    else
+        exit_code = ask_stdin(&run);
+    json_decref(run.request);
+    id_list_deinit(&run.ids);
+    str_deinit(&run.answer);
+    chat_template_destroy(&run.chat_template);
+    tokenizer_close(&run.tokenizer);
+    cmd_engine_close(&run.model);
+    return exit_code;
 }

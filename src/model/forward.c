@@ -35,6 +35,14 @@ enum status forward_read_config(struct model_config *out_config, const struct gg
     return status ? status : arch->read_config(out_config, gguf, note);
 }
 
+static void round_ropes(struct model_config *config) {
+    for (int i = 0; i < MODEL_MAX_ROPES; i++)
+        for (int p = 0; p < config->ropes[i].n_pairs; p++) {
+            double *inv_freq = &config->ropes[i].inv_freq[p];
+            *inv_freq = (double)dtype_bf16_to_f32(dtype_f32_to_bf16((float)*inv_freq));
+        }
+}
+
 static int largest_k(const struct model_config *config) {
     int q_dim = config->n_heads * config->head_dim, k = config->d_model > config->d_ff ? config->d_model : config->d_ff;
     return k > q_dim ? k : q_dim;
@@ -47,6 +55,7 @@ enum status forward_create(struct forward **out_forward, const struct gguf *gguf
     *out_forward = NULL;
     if (!forward) return status_fail(note, STATUS_NOMEM, "no memory for the model");
     enum status status = forward_read_config(&forward->config, gguf, note);
+    if (limits->has_bf16_rope) round_ropes(&forward->config);
     if (!status) {
         forward->arch = find_arch(forward->config.arch);
         status = model_weights_bind(&forward->weights, &forward->config, gguf, forward->arch->extras, note);

@@ -20,6 +20,7 @@ struct forward_limits {
     int max_rows;       /* of a step */
     int max_logit_rows; /* of a step */
     bool has_float_activations;
+    bool has_bf16_rope; /* inverse frequencies rounded to bf16, as in references made by casting a whole model */
 };
 
 /* gguf, pool, kernels and store are borrowed and outlive the forward.

@@ -1,0 +1,63 @@
+# kvick: every target in short. CMakeLists.txt says how things are built, scripts/build which flavours there are.
+# One build folder per flavour below build/. Variables: BRIDGE=OFF builds without Rust, MODEL=NAME for `make demo`.
+BRIDGE ?= ON
+MODEL ?= smollm2
+export BRIDGE
+
+.DEFAULT_GOAL := build
+.NOTPARALLEL:
+.PHONY: build demo test test-all lint asan ubsan tsan kernelcheck fuzz format clean help
+
+build: ## the program, build/release/kvick; installs nothing
+	@scripts/build release kvick
+
+demo: ## install what the build needs, build, fetch a model, ask it two questions
+	@scripts/setup demo
+	@scripts/build release kvick
+	@scripts/demo $(MODEL)
+
+test: ## install what the tests need, build, run every test (10 minutes at most)
+	@scripts/setup test
+	@scripts/build release kvick tests
+	@scripts/fetch-model smollm2 >build/smollm2.path || echo "make test: smollm2 is absent, its tests will be skipped" >&2
+	@scripts/run-tests release
+
+test-all: ## test, then the long tests, every sanitizer, kernelcheck and fuzz
+	@scripts/setup test
+	@scripts/build release kvick tests
+	@scripts/fetch-model smollm2 >build/smollm2.path
+	@scripts/fetch-model gemma3-270m >build/gemma3-270m.path
+	@KVICK_LONG=1 scripts/run-tests release
+	@$(MAKE) --no-print-directory asan ubsan tsan kernelcheck fuzz lint
+
+lint: build ## the rules of scripts/lint.d
+	@scripts/lint
+
+asan: ## the tests under AddressSanitizer, in hard mode
+	@scripts/build asan kvick tests
+	@scripts/run-tests asan
+
+ubsan: ## the tests under UndefinedBehaviorSanitizer, in hard mode
+	@scripts/build ubsan kvick tests
+	@scripts/run-tests ubsan
+
+tsan: ## the tests under ThreadSanitizer, without the bridge
+	@scripts/build tsan kvick tests
+	@scripts/run-tests tsan
+
+kernelcheck: ## every kernel this CPU can run against the scalar one
+	@scripts/build release tests
+	@scripts/run-tests release kernelcheck
+
+fuzz: ## every parser's fuzz target for FUZZ_SECONDS (20) each, with clang-16
+	@scripts/build fuzz fuzz
+	@scripts/run-fuzz
+
+format: ## rewrite the sources with clang-format-16
+	@scripts/lint.d/format --fix
+
+clean: ## remove every build
+	rm -rf build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile

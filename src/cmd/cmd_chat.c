@@ -1,0 +1,99 @@
+#include "cmd/cmd_chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+
+/* The text of the token whose id stands under id_key; absent key: no such token. */
+static enum status model_token(const struct gguf *gguf, const char *id_key, struct chat_template_token *out,
+                               struct status_note *note) {
+    if (!gguf_has(gguf, id_key)) return STATUS_OK;
+    uint64_t id;
+    struct gguf_array tokens;
+    enum status status = gguf_get_u64(gguf, id_key, &id, note);
+    if (!status) status = gguf_get_array(gguf, "tokenizer.ggml.tokens", &tokens, note);
+    if (status) return status;
+    if (tokens.item_type != GGUF_TEXT || id >= tokens.n_items)
+        return status_fail(note, STATUS_FORMAT, "%s: no text for token %llu of %llu", id_key, (unsigned long long)id,
+                           (unsigned long long)tokens.n_items);
+    size_t cursor = 0;
+    struct gguf_text text = {0};
+    for (uint64_t i = 0; i <= id; i++)
+        if (!gguf_array_next_text(&tokens, &cursor, &text))
+            return status_fail(note, STATUS_FORMAT, "tokenizer.ggml.tokens: ends before token %llu",
+                               (unsigned long long)id);
+    *out = (struct chat_template_token){text.ptr, text.n_bytes};
+    return STATUS_OK;
+}
+
+enum status cmd_chat_template(const struct gguf *gguf, struct chat_template **out, struct status_note *note) {
+    struct gguf_text text;
+    struct chat_template_tokens tokens = {0};
+    if (!gguf_has(gguf, "tokenizer.chat_template"))
+        return status_fail(note, STATUS_INVALID, "the model has no chat template (tokenizer.chat_template)");
+    enum status status = gguf_get_text(gguf, "tokenizer.chat_template", &text, note);
+    if (!status) status = model_token(gguf, "tokenizer.ggml.bos_token_id", &tokens.bos, note);
+    if (!status) status = model_token(gguf, "tokenizer.ggml.eos_token_id", &tokens.eos, note);
+    if (!status) status = model_token(gguf, "tokenizer.ggml.unknown_token_id", &tokens.unk, note);
+    if (!status) status = model_token(gguf, "tokenizer.ggml.padding_token_id", &tokens.pad, note);
+    return status ? status : chat_template_create(out, text.ptr, text.n_bytes, &tokens, note);
+}
+
+bool cmd_chat_now(const char *text, int64_t *out_now_s) {
+    struct tm tm = {0};
+    if (!text) {
+        time_t now = time(NULL);
+        if (!localtime_r(&now, &tm)) return false;
+        *out_now_s = (int64_t)now + tm.tm_gmtoff;
+        return true;
+    }
+    const char *end = strptime(text, "%Y-%m-%d", &tm);
+    if (end && (*end == 'T' || *end == ' ')) end = strptime(end + 1, "%H:%M:%S", &tm);
+    if (!end || *end) return false;
+    *out_now_s = (int64_t)timegm(&tm);
+    return true;
+}
+
+/* The template's own text: what lies between the request's. */
+static enum status encode_rendered(const struct tokenizer *tokenizer, const struct str *text,
+                                   const struct chat_template_spans *user, struct id_list *out_ids,
+                                   struct status_note *note) {
+    struct tokenizer_span *own = mem_alloc_array(user->n_items + 1, sizeof *own);
+    if (!own) return status_fail(note, STATUS_NOMEM, "no memory for the prompt");
+    size_t from = 0, n_own = 0;
+    for (size_t i = 0; i <= user->n_items; i++) {
+        size_t to = i < user->n_items ? user->items[i].from : text->n_bytes;
+        if (to > from) own[n_own++] = (struct tokenizer_span){from, to, true};
+        if (i < user->n_items) from = user->items[i].to;
+    }
+    size_t n_before = out_ids->n_ids;
+    enum status status = tokenizer_encode_spans(tokenizer, text->ptr, text->n_bytes, own, n_own, 0, out_ids, note);
+    bool lacks_bos = tokenizer_adds_bos(tokenizer) &&
+                     (out_ids->n_ids == n_before || out_ids->ids[n_before] != tokenizer_bos(tokenizer));
+    if (!status && lacks_bos) {
+        out_ids->n_ids = n_before;
+        status =
+            tokenizer_encode_spans(tokenizer, text->ptr, text->n_bytes, own, n_own, TOKENIZER_ADD_BOS, out_ids, note);
+    }
+    mem_free(own);
+    return status;
+}
+
+enum status cmd_chat_encode(const struct chat_template *chat_template, const struct tokenizer *tokenizer,
+                            const json_t *request, struct id_list *out_ids, struct status_note *note) {
+    struct chat_template_spans user = {0};
+    struct str text;
+    int64_t now_s;
+    char *json = json_dumps(request, JSON_COMPACT);
+    str_init(&text, CHAT_TEMPLATE_MAX_OUT_BYTES);
+    cmd_chat_now(NULL, &now_s);
+    enum status status = json ? STATUS_OK : status_fail(note, STATUS_NOMEM, "no memory for the conversation");
+    if (!status) status = chat_template_render(chat_template, json, strlen(json), now_s, &text, &user, note);
+    if (!status) status = encode_rendered(tokenizer, &text, &user, out_ids, note);
+    free(json);
+    chat_template_spans_deinit(&user);
+    str_deinit(&text);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* cmd_engine: from a command's options to an engine, the same way for run, eval and bench. */
+#ifndef KVICK_CMD_CMD_ENGINE_H
+#define KVICK_CMD_CMD_ENGINE_H
+
+#include "base/options.h"
+#include "cmd/cmd_model.h"
+#include "engine/engine.h"
+
+struct cmd_engine {
+    char path[CMD_MODEL_MAX_PATH_BYTES];
+    struct gguf *gguf;
+    struct engine *engine;
+};
+
+struct cmd_engine_needs {
+    int min_context; /* tokens that must fit, or 0 */
+    int max_sequences;
+    int max_logit_rows; /* of a step; 0: one per sequence */
+    bool has_bf16_rope;
+};
+
+/* model: a path or a name. Errors: as cmd_model_path, gguf_open, engine_create; option values out of range are
+ * STATUS_INVALID and name the option. The note names the file where the file is at fault. */
+WARN_UNUSED enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const struct options *options,
+                                        const struct cmd_engine_needs *needs, struct status_note *note);
+void cmd_engine_close(struct cmd_engine *opened);
+
+#endif

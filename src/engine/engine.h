@@ -1,0 +1,59 @@
+/* engine: the loop that turns requests into tokens; reads like the walk in ARCHITECTURE.md.
+ *
+ * One thread owns scheduler, cache, model and sampler. Clients talk to it through engine_client.
+ * Memory: everything is reserved at create; between plan and commit nothing is allocated. */
+#ifndef KVICK_ENGINE_ENGINE_H
+#define KVICK_ENGINE_ENGINE_H
+
+#include "base/ring.h"
+#include "engine/message.h"
+#include "kernels/dtype.h"
+#include "model/forward.h"
+
+
+struct engine;
+struct gguf;
+
+struct engine_options {
+    const struct gguf *gguf; /* borrowed, outlives the engine */
+    unsigned tiers;          /* allowed kernels (base/cpu.h) */
+    enum dtype kv_dtype;
+    bool has_float_activations, has_bf16_rope; /* see struct forward_limits */
+    int n_threads;                             /* the engine's thread included */
+    int max_chunk;                             /* prompt tokens of a step */
+    int block_tokens;
+    int max_context;    /* of one request, prompt plus answer */
+    int max_sequences;  /* at a time */
+    int kv_tokens;      /* slots of the pool; at least max_context */
+    int max_logit_rows; /* of a step; at least max_sequences */
+    bool has_prefix_cache;
+};
+
+/* A copy of what the engine counts, made once per step. */
+struct engine_stats {
+    struct layer_ops_counts layer_ops;
+    int64_t n_steps, n_rows, n_prefill_rows, n_cached_tokens;
+    int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
+};
+
+/* Loads the model and returns when it can answer. Errors: STATUS_FORMAT, STATUS_INVALID, STATUS_NOMEM, STATUS_LIMIT. */
+WARN_UNUSED enum status engine_create(struct engine **out_engine, const struct engine_options *options,
+                                      struct status_note *note);
+
+/* Ends the thread. Requests still running come home as CANCELLED before it returns. */
+void engine_destroy(struct engine **engine);
+
+/* Const once created. */
+const struct model_config *engine_model(const struct engine *engine);
+int engine_max_context(const struct engine *engine);
+size_t engine_weight_bytes(const struct engine *engine);
+size_t engine_kv_bytes(const struct engine *engine);
+
+/* Thread: any. The last step's numbers. */
+struct engine_stats engine_read_stats(struct engine *engine);
+
+/* The two ends that engine_client uses. */
+struct ring *engine_inbox(struct engine *engine);  /* struct command_message; the engine consumes */
+struct ring *engine_outbox(struct engine *engine); /* struct event; one client thread consumes */
+
+#endif

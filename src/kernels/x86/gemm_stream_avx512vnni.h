@@ -1,0 +1,50 @@
+/* gemm_stream_avx512vnni: few rows, where reading the weights is the work. They are unpacked in registers and used at
+ * once, never stored. */
+#ifndef KVICK_KERNELS_X86_GEMM_STREAM_AVX512VNNI_H
+#define KVICK_KERNELS_X86_GEMM_STREAM_AVX512VNNI_H
+
+#include "kernels/pack.h"
+#include "kernels/x86/gemm_step_avx512vnni.h"
+
+#define GEMM_STREAM_ROWS 8
+#define GEMM_STREAM_AHEAD 4096 /* bytes */
+
+GEMM_INLINE void gemm_stream_rows(enum dtype dtype, int n_rows, const uint8_t *w_packed, size_t tile_bytes,
+                                  const struct act_q8 *x, float *out, int out_stride, int n_cols, int k) {
+    const int n_blocks = k / ACT_Q8_BLOCK;
+    const size_t step_bytes = tile_bytes / (size_t)n_blocks;
+    for (int col = 0; col < n_cols; col += GEMM_TILE_COLS) {
+        const uint8_t *tile = w_packed + tile_bytes * (size_t)(col / GEMM_TILE_COLS);
+        struct gemm_act act = gemm_act_at(dtype, x, 0, 0, k);
+        struct gemm_out place = gemm_out_at(out, out_stride, col, n_cols);
+        __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES];
+        gemm_out_zero(n_rows, 1, acc);
+        uintptr_t ahead = (uintptr_t)tile + GEMM_STREAM_AHEAD;
+#pragma GCC unroll 1
+        for (int b = 0; b < n_blocks; b++) {
+            struct gemm_block block;
+            for (size_t i = 0; i < step_bytes; i += 64) _mm_prefetch((const char *)(ahead + i), _MM_HINT_T0);
+            ahead += step_bytes;
+            gemm_block_load(dtype, tile, b, &block);
+            gemm_step(dtype, n_rows, 1, &block, &act, acc);
+            gemm_step_next(dtype, &act);
+        }
+        gemm_out_store(&place, n_rows, 1, acc);
+    }
+}
+
+GEMM_INLINE void gemm_stream(enum dtype dtype, const uint8_t *w_packed, size_t tile_bytes, const struct act_q8 *x,
+                             float *out, int out_stride, int n_rows, int n_cols, int k) {
+    switch (n_rows) {
+    case 1: gemm_stream_rows(dtype, 1, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    case 2: gemm_stream_rows(dtype, 2, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    case 3: gemm_stream_rows(dtype, 3, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    case 4: gemm_stream_rows(dtype, 4, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    case 5: gemm_stream_rows(dtype, 5, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    case 6: gemm_stream_rows(dtype, 6, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    case 7: gemm_stream_rows(dtype, 7, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    default: gemm_stream_rows(dtype, 8, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    }
+}
+
+#endif

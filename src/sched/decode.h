@@ -1,0 +1,10 @@
+/* decode: gives every decoding sequence its row of the step. Its blocks were reserved when it started, so none fails.
+ */
+#ifndef KVICK_SCHED_DECODE_H
+#define KVICK_SCHED_DECODE_H
+
+#include "sched/plan.h"
+
+void decode_plan(struct plan *plan, const struct plan_state *state);
+
+#endif

@@ -1,0 +1,38 @@
+#include "sched/plan.h"
+
+#include "base/mem.h"
+#include "sched/decode.h"
+#include "sched/prefill.h"
+
+enum status plan_init(struct plan *plan, const struct plan_limits *limits) {
+    size_t n = (size_t)limits->max_sequences;
+    REQUIRE(limits->max_rows >= 1 && limits->max_logit_rows >= limits->max_sequences);
+    *plan = (struct plan){.items = mem_alloc_array(n, sizeof *plan->items),
+                          .copies = mem_alloc_array(n, sizeof *plan->copies)};
+    if (plan->items && plan->copies) return STATUS_OK;
+    plan_deinit(plan);
+    return STATUS_NOMEM;
+}
+
+void plan_deinit(struct plan *plan) {
+    mem_free(plan->items);
+    mem_free(plan->copies);
+    *plan = (struct plan){0};
+}
+
+void plan_add(struct plan *plan, struct sequence *sequence, int from, int to) {
+    bool is_sampled = to == sequence->n_tokens && sequence->max_tokens > sequence->n_tokens;
+    int logits_from = sequence->logits_from > from ? sequence->logits_from : from;
+    if (logits_from > to) logits_from = to;
+    if (from >= sequence->n_prompt) logits_from = to; /* rows after the prompt are wanted for sampling only */
+    if (is_sampled && logits_from == to) logits_from = to - 1;
+    plan->items[plan->n_items++] = (struct plan_item){sequence, from, to, logits_from, is_sampled};
+    plan->n_rows += to - from;
+    plan->n_logit_rows += to - logits_from;
+}
+
+void plan_make(struct plan *plan, struct plan_state *state) {
+    plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_copies = plan->n_decode_rows = 0;
+    decode_plan(plan, state);
+    prefill_plan(plan, state);
+}

@@ -1,0 +1,48 @@
+/* sequence: what the scheduler knows of one request: tokens, blocks and how far it is computed. No text, no model.
+ *
+ * tokens[0, n_prompt) came with the request, [n_prompt, n_tokens) were sampled.
+ * KV: [0, n_computed) is in blocks; blocks [0, n_published) can be found by others (or are shared with them).
+ * All blocks[0, n_blocks) carry one reference held by the sequence, released by sequence_release_blocks.
+ * Thread: engine.   Memory: block table sized at init; tokens belong to the request. */
+#ifndef KVICK_SCHED_SEQUENCE_H
+#define KVICK_SCHED_SEQUENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvcache/block_pool.h"
+#include "kvcache/prefix_index.h"
+
+enum sequence_state {
+    SEQ_FREE,    /* the slot is unused */
+    SEQ_WAITING, /* has no blocks yet */
+    SEQ_RUNNING
+};
+
+struct sequence {
+    enum sequence_state state;
+    uint64_t request_id;
+    uint32_t *tokens; /* [max_tokens] */
+    int n_prompt, n_tokens, max_tokens;
+    int n_computed;
+    int logits_from; /* prompt rows at and after this position are wanted as logits; n_prompt if none */
+    bool has_cache;  /* may use and fill the prefix cache */
+    bool is_cancelled;
+    block_id *blocks; /* [max_blocks] */
+    int n_blocks;
+    struct prefix_chain chain;
+    int n_published;
+    int n_cached_tokens;
+};
+
+/* Positions that will be computed in all: the last token sampled is never run. */
+int sequence_max_computed(const struct sequence *sequence);
+
+/* Tokens known but not computed. */
+int sequence_n_pending(const struct sequence *sequence);
+
+bool sequence_is_decoding(const struct sequence *sequence);
+
+void sequence_release_blocks(struct sequence *sequence, struct block_pool *pool);
+
+#endif

@@ -1,0 +1,240 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "kernelcheck/check.h"
+#include "kernelcheck/gemm_check.h"
+#include "kernels/pack.h"
+
+#define K 2048
+#define N 2048
+#define MAX_M 512
+#define MAX_KEYS 4096
+#define HEAD_DIM 128
+#define BLOCK_TOKENS 64
+#define N_TIMES 9
+#define MAX_NS 25000000 /* for one line: a slow kernel is timed less often */
+#define SCALAR_MAX_M 4
+
+/* What the calls read and write; made once, reused by every operation. */
+struct arena {
+    float *x, *y, *out; /* [MAX_M][K] */
+    struct act_q8 act;
+    void *packed; /* of the last gemm's type */
+    uint8_t *kv;  /* K then V of MAX_KEYS keys */
+    const float *q[ATTENTION_MAX_ROWS];
+    float angles[HEAD_DIM];
+};
+
+struct timed {
+    const struct check_row *row;
+    const struct kernel_table *table;
+    struct arena *arena;
+    int m; /* rows, or keys for attention */
+};
+
+typedef void timed_fn(const struct timed *timed);
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* Median nanoseconds of a call and the median distance from it. */
+static double time_of(timed_fn *run, const struct timed *timed, double *out_mad) {
+    double ns[N_TIMES], off[N_TIMES];
+    int n = 0, n_inner = 1;
+    int64_t start = clock_now_ns(), first, all;
+    run(timed);
+    first = clock_now_ns() - start;
+    if (first < 50000) n_inner = (int)(100000 / (first + 1)) + 1; /* the clock's own cost disappears */
+    for (all = 0; n < N_TIMES && (n < 3 || all < MAX_NS); n++) {
+        start = clock_now_ns();
+        for (int i = 0; i < n_inner; i++) run(timed);
+        int64_t took = clock_now_ns() - start;
+        all += took;
+        ns[n] = (double)took / n_inner;
+    }
+    double middle = median(ns, n);
+    for (int i = 0; i < n; i++) off[i] = fabs(ns[i] - middle);
+    *out_mad = median(off, n);
+    return middle;
+}
+
+static void print_line(const struct timed *timed, const char *tier, const char *what, double ns, double mad,
+                       double work, const char *unit) {
+    printf("%-20s %-11s %-9s %11.1f us  +-%5.1f %%  %9.2f %s\n", timed->row->op, tier, what, ns / 1000, mad / ns * 100,
+           work / ns, unit);
+    fflush(stdout);
+}
+
+/* ---- operations ---- */
+
+static void run_gemm(const struct timed *timed) {
+    struct gemm_input input = {timed->arena->x, K, timed->arena->act};
+    gemm_check_call(timed->table, timed->row->dtype, timed->arena->packed, &input, timed->arena->out, N, timed->m, N,
+                    K);
+}
+
+static void run_row_op(const struct timed *timed) {
+    struct arena *arena = timed->arena;
+    const struct kernel_table *table = timed->table;
+    const char *op = timed->row->op;
+    int64_t n = (int64_t)timed->m * K;
+    if (strcmp(op, "quantize_q8") == 0) table->quantize_q8(arena->x, &arena->act, timed->m, K);
+    if (strcmp(op, "rms_norm") == 0) table->rms_norm(arena->x, arena->y, 1e-5f, arena->out, timed->m, K);
+    if (strcmp(op, "gate_silu") == 0) table->gate_silu(arena->out, arena->y, n);
+    if (strcmp(op, "gate_gelu") == 0) table->gate_gelu(arena->out, arena->y, n);
+    if (strcmp(op, "add") == 0) table->add(arena->out, arena->y, n);
+    for (int row = 0; row < timed->m; row++) {
+        float *x = arena->out + row * K;
+        if (strcmp(op, "rope_pairs") == 0) table->rope_pairs(x, arena->angles, K / HEAD_DIM, HEAD_DIM, HEAD_DIM / 2);
+        if (strcmp(op, "rope_halves") == 0) table->rope_halves(x, arena->angles, K / HEAD_DIM, HEAD_DIM, HEAD_DIM / 2);
+    }
+}
+
+static void run_attention(const struct timed *timed) {
+    const void *k_blocks[ATTENTION_PARTITION_KEYS / BLOCK_TOKENS], *v_blocks[ATTENTION_PARTITION_KEYS / BLOCK_TOKENS];
+    int first_key[ATTENTION_MAX_ROWS] = {0}, last_key[ATTENTION_MAX_ROWS];
+    bool is_rows = strncmp(timed->row->op, "attention_rows", 14) == 0, is_f16 = timed->row->dtype == DTYPE_F16;
+    const struct kernel_table *table = timed->table;
+    attention_fold_fn *fold = is_rows  ? is_f16 ? table->attention_rows_f16 : table->attention_rows_f32
+                              : is_f16 ? table->attention_keys_f16
+                                       : table->attention_keys_f32;
+    size_t bytes = (size_t)dtype_block_bytes(timed->row->dtype) * BLOCK_TOKENS * HEAD_DIM;
+    for (int r = 0; r < ATTENTION_MAX_ROWS; r++) last_key[r] = timed->m - 1;
+    struct attention_rows rows = {is_rows ? ATTENTION_MAX_ROWS : 1, timed->arena->q, first_key, last_key};
+    struct attention_keys keys = {k_blocks, v_blocks, BLOCK_TOKENS, HEAD_DIM};
+    float *out = timed->arena->out;
+    struct attention_state state = {out, out + 16, out + 32};
+    for (int begin = 0; begin < timed->m; begin += ATTENTION_PARTITION_KEYS) {
+        for (int b = 0; b < ATTENTION_PARTITION_KEYS / BLOCK_TOKENS; b++) {
+            k_blocks[b] = timed->arena->kv + bytes * (size_t)(begin / BLOCK_TOKENS + b);
+            v_blocks[b] = timed->arena->kv + bytes * (size_t)(MAX_KEYS / BLOCK_TOKENS + begin / BLOCK_TOKENS + b);
+        }
+        fold(&rows, &keys, begin, begin + ATTENTION_PARTITION_KEYS, &state);
+    }
+}
+
+/* ---- rows of the table ---- */
+
+static void bench_gemm(struct timed *timed, const char *tier) {
+    static const int row_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, MAX_M};
+    for (int i = 0; i < 9; i++) {
+        double mad;
+        char what[16];
+        timed->m = row_counts[i];
+        if (strcmp(tier, "scalar") == 0 && timed->m > SCALAR_MAX_M) break;
+        double ns = time_of(run_gemm, timed, &mad);
+        snprintf(what, sizeof what, "M=%d", timed->m);
+        print_line(timed, tier, what, ns, mad, 2.0 * timed->m * N * K, "GOPS");
+    }
+}
+
+static void bench_attention(struct timed *timed, const char *tier) {
+    bool is_rows = strncmp(timed->row->op, "attention_rows", 14) == 0;
+    for (timed->m = 1024; timed->m <= MAX_KEYS; timed->m *= 4) {
+        double mad, ns = time_of(run_attention, timed, &mad);
+        char what[16];
+        snprintf(what, sizeof what, "keys=%d", timed->m);
+        print_line(timed, tier, what, ns, mad, 4.0 * timed->m * HEAD_DIM * (is_rows ? ATTENTION_MAX_ROWS : 1), "GOPS");
+    }
+}
+
+/* Bytes read and written of the floats alone. */
+static void bench_rows(struct timed *timed, const char *tier) {
+    double mad;
+    timed->m = 16;
+    double ns = time_of(run_row_op, timed, &mad), n = 16.0 * K * sizeof(float);
+    bool reads_two = strncmp(timed->row->op, "gate", 4) == 0 || strcmp(timed->row->op, "add") == 0;
+    print_line(timed, tier, "16 rows", ns, mad,
+               strcmp(timed->row->op, "quantize_q8") == 0 ? n * 1.25 : n * (2 + reads_two), "GB/s");
+}
+
+static void *taken(size_t n_bytes) {
+    void *p = mem_alloc(n_bytes);
+    REQUIRE(p);
+    return p;
+}
+
+static void arena_init(struct arena *arena, struct gen *gen) {
+    *arena = (struct arena){taken(MAX_M * K * 4),
+                            taken(MAX_M * K * 4),
+                            taken(MAX_M * N * 4),
+                            {0},
+                            mem_map_pages((size_t)K * N * 4),
+                            mem_map_pages(2 * MAX_KEYS * HEAD_DIM * 4),
+                            {0},
+                            {0}};
+    REQUIRE(arena->packed && arena->kv);
+    arena->act = act_q8_at(taken(act_q8_bytes(MAX_M, K)), MAX_M, K);
+    gen_floats(gen, GEN_NORMAL, arena->x, MAX_M * K);
+    for (int i = 0; i < ATTENTION_MAX_ROWS; i++) arena->q[i] = arena->x + i * HEAD_DIM;
+}
+
+/* Data of the row's type. */
+static void arena_fill(struct arena *arena, struct gen *gen, const struct check_row *row,
+                       const struct kernel_table *scalar) {
+    /* What stays as it is however often an operation in place is applied: silu(20) * 1, and turns that keep lengths. */
+    for (int i = 0; i < MAX_M * K; i++) arena->out[i] = 20.0f, arena->y[i] = 1.0f;
+    for (int i = 0; i < HEAD_DIM; i++) arena->angles[i] = i % 2 ? 0.8f : 0.6f;
+    if (strncmp(row->op, "attention", 9) == 0)
+        gen_blocks(gen, GEN_NORMAL, row->dtype, arena->kv, 2 * MAX_KEYS * HEAD_DIM);
+    if (strncmp(row->op, "gemm", 4) != 0) return;
+    size_t block = (size_t)dtype_block_elements(row->dtype), tile_bytes = pack_tile_bytes(row->dtype, K);
+    uint8_t *blocks = taken((size_t)K * GEMM_TILE_COLS / block * (size_t)dtype_block_bytes(row->dtype));
+    for (int col = 0; col < N; col += GEMM_TILE_COLS) {
+        if (col % 256 == 0) gen_blocks(gen, GEN_NORMAL, row->dtype, blocks, (size_t)K * GEMM_TILE_COLS / block);
+        pack_tile(row->dtype, blocks, GEMM_TILE_COLS, 0, K,
+                  (char *)arena->packed + tile_bytes * (size_t)(col / GEMM_TILE_COLS));
+    }
+    mem_free(blocks);
+    scalar->quantize_q8(arena->x, &arena->act, MAX_M, K);
+}
+
+static void bench_row(struct timed *timed, const char *tier) {
+    const char *op = timed->row->op;
+    if (strncmp(op, "gemm", 4) == 0)
+        bench_gemm(timed, tier);
+    else if (strncmp(op, "attention_rows", 14) == 0 || strncmp(op, "attention_keys", 14) == 0)
+        bench_attention(timed, tier);
+    else if (strcmp(op, "attention_merge") != 0 && strcmp(op, "attention_finish") != 0 &&
+             strncmp(op, "kv_store", 8) != 0)
+        bench_rows(timed, tier);
+}
+
+int bench_run(const char *op) {
+    struct gen gen = gen_start(1, "bench");
+    struct kernel_table scalar, table;
+    struct arena arena;
+    const char *name, *tier, *previous;
+    unsigned detected = cpu_detect();
+    thread_pin(0);
+    kernel_table_choose(&scalar, CPU_TIER_scalar);
+    arena_init(&arena, &gen);
+    for (int i = 0; kernel_table_row(&scalar, i, &name, &tier); i++) {
+        if (op && strcmp(op, name) != 0) continue;
+        struct timed timed = {check_find(name), &table, &arena, 0};
+        REQUIRE(timed.row);
+        arena_fill(&arena, &gen, timed.row, &scalar);
+        previous = "";
+        for (int bit = 0; bit < cpu_n_tiers(); bit++) {
+            if (!(detected >> bit & 1)) continue;
+            kernel_table_choose(&table, detected & ((2u << bit) - 1));
+            kernel_table_row(&table, i, &name, &tier);
+            if (strcmp(tier, previous) != 0) bench_row(&timed, tier);
+            previous = tier;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,148 @@
+#include "kernelcheck/gen.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+
+#define F16_MAX 0x7bff
+
+/* splitmix64.   Source: Steele, Lea and Flood 2014. */
+uint64_t gen_u64(struct gen *gen) {
+    uint64_t z = gen->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+struct gen gen_start(uint64_t seed, const char *name) {
+    struct gen gen = {seed};
+    for (; *name; name++) gen.state = gen_u64(&gen) ^ (uint8_t)*name;
+    return gen;
+}
+
+int gen_below(struct gen *gen, int n) {
+    return (int)(gen_u64(gen) >> 33) % n;
+}
+
+int gen_between(struct gen *gen, int low, int high) {
+    return low + gen_below(gen, high - low + 1);
+}
+
+static float from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Uniform mantissa and sign, exponent field low..high. */
+static float with_exponent(struct gen *gen, int low, int high) {
+    uint32_t bits = (uint32_t)gen_u64(gen) & 0x807fffff;
+    return from_bits(bits | (uint32_t)gen_between(gen, low, high) << 23);
+}
+
+float gen_float(struct gen *gen, enum gen_kind kind) {
+    switch (kind) {
+    case GEN_NORMAL: {
+        float sum = 0; /* of four uniforms: near enough to a bell */
+        for (int i = 0; i < 4; i++) sum += (float)(gen_u64(gen) >> 40) * 0x1p-24f - 0.5f;
+        return sum * 1.7f;
+    }
+    case GEN_MAX: return gen_below(gen, 2) ? 3.0f : -3.0f;
+    case GEN_ZERO: return gen_below(gen, 2) ? 0.0f : -0.0f;
+    case GEN_MIXED: return gen_below(gen, 8) ? with_exponent(gen, 107, 147) : gen_float(gen, GEN_ZERO);
+    case GEN_DENORMAL: return gen_below(gen, 8) ? with_exponent(gen, 0, 0) : gen_float(gen, GEN_ZERO);
+    case GEN_SMALL: return with_exponent(gen, 1, 30);
+    case GEN_HUGE: return with_exponent(gen, 240, 254);
+    case GEN_SPARSE: return gen_below(gen, 16) ? gen_float(gen, GEN_ZERO) : with_exponent(gen, 130, 150);
+    default: BUG("kind %d", (int)kind);
+    }
+}
+
+void gen_floats(struct gen *gen, enum gen_kind kind, float *out, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = gen_float(gen, kind);
+}
+
+static uint16_t scale_bits(struct gen *gen, enum gen_kind kind) {
+    uint16_t sign = (uint16_t)(gen_u64(gen) & 0x8000);
+    switch (kind) {
+    case GEN_NORMAL: return dtype_f32_to_f16(gen_float(gen, GEN_NORMAL) * 0.01f);
+    case GEN_MAX:
+    case GEN_HUGE: return sign | F16_MAX;
+    case GEN_ZERO: return sign;
+    case GEN_DENORMAL: return sign | (uint16_t)(gen_u64(gen) & 0x3ff);
+    case GEN_SMALL: return sign | (uint16_t)(0x400 + (gen_u64(gen) & 0x3ff));
+    default: return sign | (uint16_t)gen_below(gen, F16_MAX + 1);
+    }
+}
+
+/* Byte offsets of the f16 fields of a block: how many, the first; a second follows it. */
+static int scale_fields(enum dtype dtype, int *out_first) {
+    *out_first = dtype == DTYPE_Q6_K ? 208 : 0;
+    switch (dtype) {
+    case DTYPE_Q4_0:
+    case DTYPE_Q5_0:
+    case DTYPE_Q8_0:
+    case DTYPE_Q6_K: return 1;
+    case DTYPE_Q4_1:
+    case DTYPE_Q5_1:
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K: return 2;
+    default: return 0;
+    }
+}
+
+/* One byte repeated over the quants and inner scales: all bits set and clear, and both ends of int8. */
+static const uint8_t extremes[] = {0xff, 0x00, 0x80, 0x7f, 0xf0, 0x0f};
+
+static void one_block(struct gen *gen, enum gen_kind kind, enum dtype dtype, uint8_t *out) {
+    int n_bytes = dtype_block_bytes(dtype), first, n_scales = scale_fields(dtype, &first);
+    if (kind == GEN_MAX)
+        memset(out, extremes[gen_below(gen, (int)sizeof extremes)], (size_t)n_bytes);
+    else
+        for (int i = 0; i < n_bytes; i++) out[i] = (uint8_t)gen_u64(gen);
+    for (int i = 0; i < n_scales; i++) {
+        uint16_t bits = scale_bits(gen, kind);
+        memcpy(out + first + 2 * i, &bits, sizeof bits);
+    }
+}
+
+static void one_value(struct gen *gen, enum gen_kind kind, enum dtype dtype, uint8_t *out) {
+    float value = gen_float(gen, kind);
+    uint16_t half = dtype == DTYPE_F16 ? dtype_f32_to_f16(value) : dtype_f32_to_bf16(value);
+    if (dtype == DTYPE_BF16 && (half & 0x7fff) == 0x7f80) half--; /* rounding made it infinite */
+    if (dtype == DTYPE_F16 && kind == GEN_DENORMAL) half = scale_bits(gen, kind);
+    if (dtype == DTYPE_F32)
+        memcpy(out, &value, sizeof value);
+    else
+        memcpy(out, &half, sizeof half);
+}
+
+void gen_blocks(struct gen *gen, enum gen_kind kind, enum dtype dtype, uint8_t *out, size_t n_blocks) {
+    for (size_t b = 0; b < n_blocks; b++, out += dtype_block_bytes(dtype)) {
+        if (dtype_block_elements(dtype) == 1)
+            one_value(gen, kind, dtype, out);
+        else
+            one_block(gen, kind, dtype, out);
+    }
+}
+
+void gen_act_max(struct gen *gen, const struct act_q8 *out, int n_rows, int k) {
+    for (int row = 0; row < n_rows; row++) {
+        int form = row % 3;
+        for (int b = 0; b < k / ACT_Q8_BLOCK; b++) {
+            size_t at = (size_t)row * (size_t)(k / ACT_Q8_BLOCK) + (size_t)b;
+            int sums[2] = {0, 0};
+            for (int i = 0; i < ACT_Q8_BLOCK; i++) {
+                int q = form == 0 || (form == 2 && gen_below(gen, 2)) ? 127 : -127;
+                out->q[at * 32 + (size_t)i] = (int8_t)q;
+                sums[i / 16] += q;
+            }
+            out->d[at] = gen_below(gen, 4) ? fabsf(gen_float(gen, GEN_NORMAL)) : 0x1p-140f;
+            out->dsum[at] = out->d[at] * (float)(sums[0] + sums[1]);
+            out->nsum32[at] = -(sums[0] + sums[1]);
+            out->nsum16[2 * at] = -sums[0];
+            out->nsum16[2 * at + 1] = -sums[1];
+        }
+    }
+}
