@@ -34,12 +34,21 @@ static void check_bytes(const struct check *check, const struct guard *guard, co
     check_intact(check, guard, got, n_blocks * block_bytes, what);
 }
 
+/* Values half-way between two steps: the largest is 127 times a power of two. */
+static void make_ties(struct check *check, float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float half = (float)gen_between(&check->gen, -127, 126) + 0.5f;
+        x[i] = (i % 32 == 5 ? 127.0f : half) * 0.25f;
+    }
+}
+
 static void check_call(struct check *check, const struct arrays *arrays, enum gen_kind kind, int n_rows, int k) {
     static float x[MAX_ROWS * MAX_K];
     static _Alignas(64) char memory[1 << 17];
     size_t n = (size_t)n_rows * (size_t)(k / 32);
     REQUIRE(act_q8_bytes(n_rows, k) <= sizeof memory);
     gen_floats(&check->gen, kind, x, n * 32);
+    if (gen_below(&check->gen, 8) == 0) make_ties(check, x, n * 32);
     struct act_q8 expected = act_q8_at(memory, n_rows, k);
     check->scalar->quantize_q8(x, &expected, n_rows, k);
     const float *placed = guard_copy(&arrays->x, x, n * 32 * sizeof *x, (enum guard_place)gen_below(&check->gen, 3));
