@@ -431,7 +431,8 @@ int main(void) {
         cmocka_unit_test(bad_vocabularies_are_refused),  cmocka_unit_test(duplicates_keep_the_first_id),
         cmocka_unit_test(spans_mask_special_text),       cmocka_unit_test(spans_change_nothing_else),
         cmocka_unit_test(any_bytes_come_back),           cmocka_unit_test(limits_leave_the_list_alone),
-        cmocka_unit_test(every_memory_failure_is_clean), cmocka_unit_test(threads_share_one_tokenizer),
+        cmocka_unit_test(a_list_gives_its_ids_away),     cmocka_unit_test(every_memory_failure_is_clean),
+        cmocka_unit_test(threads_share_one_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
