@@ -104,7 +104,9 @@ static enum status compile(struct pretokenize *pretokenize, const char *pattern,
             return status_fail(note, STATUS_NOMEM, "tokenizer.ggml.pre: out of memory");
         BUG("pattern '%s': error %d at byte %zu", pattern, error, (size_t)error_off);
     }
-    /* Where the system forbids generated code the interpreter gives the same words, only later. */
+    /* No JIT stack of our own: no pattern repeats a group, so PCRE2's 32 KiB on the caller's stack are never filled; if
+     * they were, that is a limit and an error like the others. Where the system forbids generated code the interpreter
+     * gives the same words, only later. */
     if (pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) != 0) pretokenize->has_jit = false;
     pretokenize->codes[pretokenize->n_stages++] = code;
     return STATUS_OK;

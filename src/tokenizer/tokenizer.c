@@ -44,8 +44,7 @@ static const char *const end_texts[] = {
     "<|call|>",
     "<eos>",
     "</s>",
-    "<\xef\xbd\x9c"
-    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    "<｜end▁of▁sentence｜>",
 };
 static const size_t n_turn_ends = 7;
 

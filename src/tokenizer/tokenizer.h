@@ -3,7 +3,10 @@
  *
  * Thread: any, const after open.   Memory: own copies; the gguf may be closed after open. A call takes memory
  * proportional to its longest word, at most 1 MiB of cache, and the ids.
- * Cost: O(n log n) in the longest word, O(n) in the number of words. */
+ * Cost: O(n log n) in the longest word, O(n) in the number of words.
+ * Special tokens are matched first, leftmost and longest; what lies between them is cut into words on its own. A
+ * SentencePiece model with a dummy space gets one before each such piece (the "legacy" way that Llama 2 was trained).
+ */
 #ifndef KVICK_TOKENIZER_TOKENIZER_H
 #define KVICK_TOKENIZER_TOKENIZER_H
 

@@ -338,6 +338,26 @@ static void limits_leave_the_list_alone(void **state) {
     tokenizer_close(&tokenizer);
 }
 
+static void a_list_gives_its_ids_away(void **state) {
+    (void)state;
+    struct id_list ids;
+    long before = mem_n_live();
+    id_list_init(&ids, 3);
+    assert_int_equal(id_list_push_all(&ids, (const int32_t[]){4, 5, 6, 7}, 4), STATUS_LIMIT);
+    assert_int_equal(id_list_push_all(&ids, (const int32_t[]){4, 5}, 2), STATUS_OK);
+    int32_t *taken = id_list_take(&ids);
+    assert_int_equal(taken[1], 5);
+    assert_int_equal(ids.n_ids, 0);
+    assert_int_equal(id_list_push(&ids, 9), STATUS_OK);
+    assert_int_equal(taken[0], 4);
+    mem_free(taken);
+    id_list_clear(&ids);
+    assert_int_equal(id_list_push_all(&ids, (const int32_t[]){1, 2, 3}, 3), STATUS_OK);
+    assert_int_equal(id_list_push(&ids, 9), STATUS_LIMIT);
+    id_list_deinit(&ids);
+    assert_int_equal(mem_n_live(), before);
+}
+
 static void every_memory_failure_is_clean(void **state) {
     (void)state;
     static const char text[] = "hello \xff hellohellohellohellohellohellohello<|end|>abababababababababababababababa";
@@ -411,7 +431,8 @@ int main(void) {
         cmocka_unit_test(bad_vocabularies_are_refused),  cmocka_unit_test(duplicates_keep_the_first_id),
         cmocka_unit_test(spans_mask_special_text),       cmocka_unit_test(spans_change_nothing_else),
         cmocka_unit_test(any_bytes_come_back),           cmocka_unit_test(limits_leave_the_list_alone),
-        cmocka_unit_test(every_memory_failure_is_clean), cmocka_unit_test(threads_share_one_tokenizer),
+        cmocka_unit_test(a_list_gives_its_ids_away),     cmocka_unit_test(every_memory_failure_is_clean),
+        cmocka_unit_test(threads_share_one_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
