@@ -7,7 +7,20 @@
 #include "kernels/x86/gemm_step_avx512vnni.h"
 
 #define GEMM_STREAM_ROWS 8
-#define GEMM_STREAM_AHEAD 4096 /* bytes */
+#define GEMM_STREAM_NEAR 4096 /* bytes ahead, into L1 */
+#define GEMM_STREAM_FAR 8192  /* bytes ahead, into L2 */
+
+/* Up to three rows wait for memory alone and want the lines in L1; with more the multiplications give L2 time to pass
+ * them on, and lines that wait in L1's few miss slots would hold up the activations' loads. */
+GEMM_INLINE void gemm_stream_ahead(int n_rows, const uint8_t *src, size_t n_bytes) {
+#pragma GCC unroll 1
+    for (size_t i = 0; i < n_bytes; i += 64) {
+        if (n_rows <= 3)
+            _mm_prefetch((const char *)((uintptr_t)src + GEMM_STREAM_NEAR + i), _MM_HINT_T0);
+        else
+            _mm_prefetch((const char *)((uintptr_t)src + GEMM_STREAM_FAR + i), _MM_HINT_T1);
+    }
+}
 
 GEMM_INLINE void gemm_stream_rows(enum dtype dtype, int n_rows, const uint8_t *w_packed, size_t tile_bytes,
                                   const struct act_q8 *x, float *out, int out_stride, int n_cols, int k) {
@@ -19,12 +32,10 @@ GEMM_INLINE void gemm_stream_rows(enum dtype dtype, int n_rows, const uint8_t *w
         struct gemm_out place = gemm_out_at(out, out_stride, col, n_cols);
         __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES];
         gemm_out_zero(n_rows, 1, acc);
-        uintptr_t ahead = (uintptr_t)tile + GEMM_STREAM_AHEAD;
 #pragma GCC unroll 1
         for (int b = 0; b < n_blocks; b++) {
             struct gemm_block block;
-            for (size_t i = 0; i < step_bytes; i += 64) _mm_prefetch((const char *)(ahead + i), _MM_HINT_T0);
-            ahead += step_bytes;
+            gemm_stream_ahead(n_rows, tile + step_bytes * (size_t)b, step_bytes);
             gemm_block_load(dtype, tile, b, &block);
             gemm_step(dtype, n_rows, 1, &block, &act, acc);
             gemm_step_next(dtype, &act);
