@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "kernels/kernel_table.h"
 #include "kernels/x86/lanes_avx512vnni.h"
 
@@ -13,13 +15,11 @@ static inline __m512 max_of_quarters(__m512 a, __m512 b) {
     return _mm512_max_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }
 
-/* Lane i: the largest magnitude of block i; 0 from n on. */
+/* Lane i: the largest magnitude of block i, i < n. */
 static __m512 chunk_amax(const float *src, int n) {
     __m512 m[CHUNK];
     for (int i = 0; i < CHUNK; i++) {
-        m[i] = _mm512_setzero_ps();
-        if (i >= n) continue;
-        const float *block = src + i * ACT_Q8_BLOCK;
+        const float *block = src + (i < n ? i : 0) * ACT_Q8_BLOCK;
         m[i] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(block)), _mm512_abs_ps(_mm512_loadu_ps(block + 16)));
     }
     for (int i = 0; i < 4; i++) { /* now each quarter of m[i] is one of the blocks i, i + 4, i + 8, i + 12 */
@@ -40,36 +40,41 @@ static inline __m256i quantize_block(const float *src, float inverse, int8_t *ou
     return _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
 }
 
-/* Of 4 blocks: minus the sums of their 8 halves, in order. */
-static inline __m256i negative_halves(const __m256i sums[4]) {
-    /* hadd works on 128-bit halves: all lower halves of blocks come first, then all upper ones. */
-    __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
-    halves = _mm256_permutevar8x32_epi32(halves, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
-    return _mm256_sub_epi32(_mm256_setzero_si256(), halves);
+/* Minus the sums of the 16 halves of 8 blocks, in order. */
+static inline __m512i negative_halves(const __m256i sums[8]) {
+    __m256i quad[2];
+    for (int i = 0; i < 2; i++, sums += 4)
+        quad[i] = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+    /* hadd works on 128-bit halves: the first halves of 4 blocks, then the second ones. */
+    const __m512i order = _mm512_set_epi32(15, 11, 14, 10, 13, 9, 12, 8, 7, 3, 6, 2, 5, 1, 4, 0);
+    __m512i halves = _mm512_inserti64x4(_mm512_castsi256_si512(quad[0]), quad[1], 1);
+    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_permutexvar_epi32(order, halves));
+}
+
+/* Sums of neighbours. */
+static inline __m256i pair_sums(__m512i x) {
+    return _mm512_cvtepi64_epi32(_mm512_add_epi32(x, _mm512_srli_epi64(x, 32)));
 }
 
 static void quantize_chunk(const float *x, struct act_q8 *out, int64_t first, int n) {
-    const __m512 q_max = _mm512_set1_ps(127.0f), zero = _mm512_setzero_ps();
+    const __m512 q_max = _mm512_set1_ps(127.0f);
     const __mmask16 mask = lanes_avx512vnni_first(n);
     float inverse[CHUNK];
-    int32_t nsum32[CHUNK];
     __m256i sums[CHUNK];
     x += first * ACT_Q8_BLOCK;
     __m512 amax = chunk_amax(x, n), d = _mm512_div_ps(amax, q_max);
-    _mm512_storeu_ps(inverse, _mm512_maskz_div_ps(_mm512_cmp_ps_mask(amax, zero, _CMP_GT_OQ), q_max, amax));
+    __mmask16 is_positive = _mm512_cmp_ps_mask(amax, _mm512_setzero_ps(), _CMP_GT_OQ);
+    _mm512_storeu_ps(inverse, _mm512_maskz_div_ps(is_positive, q_max, amax));
     int8_t *q = out->q + first * ACT_Q8_BLOCK;
+    if (n < CHUNK) memset(sums, 0, sizeof sums);
     for (int i = 0; i < n; i++) sums[i] = quantize_block(x + i * ACT_Q8_BLOCK, inverse[i], q + i * ACT_Q8_BLOCK);
-    for (int i = n; i % 4 != 0; i++) sums[i] = _mm256_setzero_si256();
-    for (int i = 0; i < n; i += 4) {
-        __m256i halves = negative_halves(sums + i);
-        __mmask8 half_mask = (__mmask8)lanes_avx512vnni_first(2 * (n - i));
-        _mm256_mask_storeu_epi32(out->nsum16 + 2 * (first + i), half_mask, halves);
-        __m256i both = _mm256_add_epi32(halves, _mm256_srli_epi64(halves, 32));
-        _mm_storeu_si128((__m128i *)(nsum32 + i), _mm256_cvtepi64_epi32(both));
-    }
-    __m512i minus = _mm512_maskz_loadu_epi32(mask, nsum32), sum = _mm512_sub_epi32(_mm512_setzero_si512(), minus);
+    __m512i low = negative_halves(sums), high = negative_halves(sums + 8);
+    __m512i minus = _mm512_inserti64x4(_mm512_castsi256_si512(pair_sums(low)), pair_sums(high), 1);
+    __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), minus));
+    _mm512_mask_storeu_epi32(out->nsum16 + 2 * first, lanes_avx512vnni_first(2 * n), low);
+    if (n > 8) _mm512_mask_storeu_epi32(out->nsum16 + 2 * first + 16, lanes_avx512vnni_first(2 * n - 16), high);
     _mm512_mask_storeu_ps(out->d + first, mask, d);
-    _mm512_mask_storeu_ps(out->dsum + first, mask, _mm512_mul_ps(d, _mm512_cvtepi32_ps(sum)));
+    _mm512_mask_storeu_ps(out->dsum + first, mask, _mm512_mul_ps(d, sum));
     _mm512_mask_storeu_epi32(out->nsum32 + first, mask, minus);
 }
 
