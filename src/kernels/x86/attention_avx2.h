@@ -152,7 +152,7 @@ ALWAYS_INLINE void attention_avx2_step(int element_bytes, struct attention_avx2_
             row += 2;
             break;
         case 3:
-            attention_avx2_step_of(element_bytes, row, 3, 4, call, is_scores);
+            attention_avx2_step_of(element_bytes, row, 3, element_bytes == 2 ? 2 : 4, call, is_scores);
             row += 3;
             break;
         case 4:

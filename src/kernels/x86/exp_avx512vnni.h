@@ -6,10 +6,9 @@
 
 #include "kernels/scalar/exp_scalar.h"
 
-/* Lanes outside mask give +0. */
+/* x at most EXP_MAX in every lane of mask; the other lanes give +0. */
 static inline __m512 exp_avx512vnni_masked(__mmask16 mask, __m512 x) {
     mask = _mm512_mask_cmp_ps_mask(mask, x, _mm512_set1_ps(EXP_MIN), _CMP_GE_OQ);
-    x = _mm512_min_ps(x, _mm512_set1_ps(EXP_MAX));
     __m512 shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(EXP_LOG2E), _mm512_set1_ps(EXP_ROUND));
     __m512 n = _mm512_sub_ps(shifted, _mm512_set1_ps(EXP_ROUND));
     __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-EXP_LN2_HIGH), x);
@@ -21,12 +20,11 @@ static inline __m512 exp_avx512vnni_masked(__mmask16 mask, __m512 x) {
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C1));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C0));
     p = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0f));
-    __m512i power = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
-    power = _mm512_add_epi32(power, _mm512_set1_epi32(0x3f800000));
-    return _mm512_maskz_mul_ps(mask, p, _mm512_castsi512_ps(power));
+    return _mm512_maskz_scalef_ps(mask, p, n); /* as the product with 2^n: one rounding */
 }
 
 static inline __m512 exp_avx512vnni(__m512 x) {
+    x = _mm512_min_ps(_mm512_set1_ps(EXP_MAX), x); /* a NaN in second place comes through */
     return exp_avx512vnni_masked(0xffff, x);
 }
 

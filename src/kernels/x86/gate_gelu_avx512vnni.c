@@ -3,15 +3,17 @@
 #include "kernels/x86/gate_gelu.h"
 #include "kernels/x86/lanes_avx512vnni.h"
 
+static inline void gate_gelu(float *gate, const float *up, __mmask16 mask) {
+    __m512 x = _mm512_maskz_loadu_ps(mask, gate);
+    __m512 square = _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(GELU_CUBIC), x), x);
+    __m512 u = _mm512_mul_ps(_mm512_set1_ps(GELU_TWO_SQRT_2_OVER_PI), _mm512_fmadd_ps(square, x, x));
+    __m512 e = exp_avx512vnni(_mm512_xor_ps(u, _mm512_set1_ps(-0.0f)));
+    __m512 y = _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
+    _mm512_mask_storeu_ps(gate, mask, _mm512_mul_ps(y, _mm512_maskz_loadu_ps(mask, up)));
+}
+
 void gate_gelu_avx512vnni(float *gate, const float *up, int64_t n) {
-    const __m512 one = _mm512_set1_ps(1.0f), sign = _mm512_set1_ps(-0.0f);
-    const __m512 factor = _mm512_set1_ps(GELU_TWO_SQRT_2_OVER_PI), third = _mm512_set1_ps(GELU_CUBIC);
-    for (int64_t i = 0; i < n; i += 16) {
-        __mmask16 mask = lanes_avx512vnni_first(n - i);
-        __m512 x = _mm512_maskz_loadu_ps(mask, gate + i);
-        __m512 cubic = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_mul_ps(third, x), x), x, x);
-        __m512 e = exp_avx512vnni(_mm512_xor_ps(_mm512_mul_ps(factor, cubic), sign));
-        __m512 y = _mm512_div_ps(x, _mm512_add_ps(one, e));
-        _mm512_mask_storeu_ps(gate + i, mask, _mm512_mul_ps(y, _mm512_maskz_loadu_ps(mask, up + i)));
-    }
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) gate_gelu(gate + i, up + i, 0xffff);
+    if (i < n) gate_gelu(gate + i, up + i, lanes_avx512vnni_first(n - i));
 }

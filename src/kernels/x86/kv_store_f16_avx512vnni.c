@@ -1,6 +1,7 @@
+#include <immintrin.h>
+
 #include "kernels/dtype.h"
 #include "kernels/kernel_table.h"
-#include "kernels/x86/lanes_avx512vnni.h"
 
 /* As dtype_f32_to_f16: saturates at +-65504, every NaN becomes the quiet one of its sign. */
 static __m256i f16_of(__m512 x) {
@@ -17,11 +18,16 @@ void kv_store_f16_avx512vnni(const float *k, const float *v, void *k_block, void
                              int block_tokens, int head_dim) {
     uint16_t *k_out = (uint16_t *)k_block + slot_idx,
              *v_out = (uint16_t *)v_block + (size_t)slot_idx * (size_t)head_dim;
-    for (int d = 0; d < head_dim; d += 16) {
-        __mmask16 mask = lanes_avx512vnni_first(head_dim - d);
-        _mm256_mask_storeu_epi16(v_out + d, mask, f16_of(_mm512_maskz_loadu_ps(mask, v + d)));
+    int d = 0;
+    for (; d + 16 <= head_dim; d += 16) {
         uint16_t column[16];
-        _mm256_storeu_si256((__m256i *)column, f16_of(_mm512_maskz_loadu_ps(mask, k + d)));
-        for (int i = 0; i < 16 && d + i < head_dim; i++) k_out[(size_t)(d + i) * (size_t)block_tokens] = column[i];
+        _mm256_storeu_si256((__m256i *)(v_out + d), f16_of(_mm512_loadu_ps(v + d)));
+        _mm256_storeu_si256((__m256i *)column, f16_of(_mm512_loadu_ps(k + d)));
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; i++) k_out[(size_t)(d + i) * (size_t)block_tokens] = column[i];
+    }
+    for (; d < head_dim; d++) {
+        k_out[(size_t)d * (size_t)block_tokens] = dtype_f32_to_f16(k[d]);
+        v_out[d] = dtype_f32_to_f16(v[d]);
     }
 }
