@@ -24,12 +24,17 @@ static enum status read_numerics(const struct options *options, struct engine_op
     else
         return status_fail(note, STATUS_INVALID, "--kv-cache-dtype: '%s' is unknown (known: f16, f32)",
                            options->kv_cache_dtype);
-    if (strcmp(options->activations, "f32") == 0)
-        out->has_float_activations = true;
-    else if (strcmp(options->activations, "auto") != 0)
-        return status_fail(note, STATUS_INVALID, "--activations: '%s' is unknown (known: auto, f32)",
-                           options->activations);
-    return STATUS_OK;
+    static const char *const forms[] = {[ACTIVATIONS_AUTO] = "auto",
+                                        [ACTIVATIONS_INT8] = "int8",
+                                        [ACTIVATIONS_INT16] = "int16",
+                                        [ACTIVATIONS_F32] = "f32"};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        if (strcmp(options->activations, forms[i]) != 0) continue;
+        out->activations = (enum activation_form)i;
+        return STATUS_OK;
+    }
+    return status_fail(note, STATUS_INVALID, "--activations: '%s' is unknown (known: auto, int8, int16, f32)",
+                       options->activations);
 }
 
 static enum status read_sizes(const struct options *options, const struct cmd_engine_needs *needs, int model_context,

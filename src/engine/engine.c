@@ -101,7 +101,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     kernel_table_choose(&engine->kernels, options->tiers);
     status = reserve_kv(engine, note);
     if (status) return status;
-    struct forward_limits limits = {options->max_chunk, options->max_logit_rows, options->has_float_activations,
+    struct forward_limits limits = {options->max_chunk, options->max_logit_rows, options->activations,
                                     options->has_bf16_rope};
     status =
         forward_create(&engine->forward, options->gguf, engine->pool, &engine->kernels, &engine->store, &limits, note);

@@ -10,7 +10,6 @@
 #include "kernels/dtype.h"
 #include "model/forward.h"
 
-
 struct engine;
 struct gguf;
 
@@ -18,9 +17,10 @@ struct engine_options {
     const struct gguf *gguf; /* borrowed, outlives the engine */
     unsigned tiers;          /* allowed kernels (base/cpu.h) */
     enum dtype kv_dtype;
-    bool has_float_activations, has_bf16_rope; /* see struct forward_limits */
-    int n_threads;                             /* the engine's thread included */
-    int max_chunk;                             /* prompt tokens of a step */
+    enum activation_form activations;
+    bool has_bf16_rope; /* see struct forward_limits */
+    int n_threads;      /* the engine's thread included */
+    int max_chunk;      /* prompt tokens of a step */
     int block_tokens;
     int max_context;    /* of one request, prompt plus answer */
     int max_sequences;  /* at a time */

@@ -14,6 +14,7 @@
 /* ---- matrix products: out[i][j] = sum over k of x[i][k] * w[j][k] ----
  * Weights are packed (pack.h) in tiles of GEMM_TILE_COLS output columns; a call takes whole tiles from w_packed on, of
  * which the first n_cols columns are written. out: row i at out + i * out_stride.
+ * Quantized products take both forms of activations (x->q_low tells).
  * constraints: n_rows >= 1, n_cols >= 1, k >= 1 and a multiple of the weight type's block. */
 #define GEMM_TILE_COLS 16
 
@@ -25,7 +26,8 @@ typedef void gemm_float_fn(const void *w_packed, const float *x, int x_stride, f
 
 /* ---- rows of floats: [n_rows][n], contiguous ---- */
 
-/* Fills rows 0..n_rows-1 of out. x: [n_rows][k], k a multiple of 32. Finite inputs only. */
+/* Fills rows 0..n_rows-1 of out, in the int8 form (quantize_q8) or the int16 form (quantize_q16). x: [n_rows][k], k a
+ * multiple of 32. Finite inputs only. */
 typedef void quantize_q8_fn(const float *x, struct act_q8 *out, int n_rows, int k);
 
 /* out = x / sqrt(mean(x^2) + eps) * weight; weight [n], out may be x. */

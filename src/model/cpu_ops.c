@@ -305,7 +305,9 @@ static void matmul_task(void *arg, int task_idx, int worker_idx) {
 
 static void quantize_rows(const struct row_job *job, int row_begin, int n_rows) {
     struct act_q8 act = act_q8_from_row(job->act, row_begin, job->n_cols);
-    job->cpu->kernels->quantize_q8(job->x + (size_t)row_begin * (size_t)job->n_cols, &act, n_rows, job->n_cols);
+    const struct kernel_table *kernels = job->cpu->kernels;
+    quantize_q8_fn *quantize = act.q_low ? kernels->quantize_q16 : kernels->quantize_q8;
+    quantize(job->x + (size_t)row_begin * (size_t)job->n_cols, &act, n_rows, job->n_cols);
 }
 
 static int strip_cols_of(const struct cpu_ops *cpu, int n_cols_in_all) {
@@ -333,12 +335,14 @@ static void matmul(struct layer_ops *ops, struct tensor_ref x, int n_weights, co
                                     .run_q8 = kernel_table_gemm_q8(cpu->kernels, weights[i]->tile_dtype),
                                     .run_float = kernel_table_gemm_float(cpu->kernels, weights[i]->tile_dtype)};
         REQUIRE(product->run_q8 || product->run_float);
+        REQUIRE(weights[i]->act_form == weights[0]->act_form);
         product->n_strips = (product->n_out + product->strip_cols - 1) / product->strip_cols;
         n_tasks += product->n_strips;
         needs_q8 |= product->run_q8 != NULL;
     }
     if (needs_q8) {
-        job.act = act_q8_at(cpu->act_memory, x.n_rows, x.n_cols);
+        enum act_q8_form form = weights[0]->act_form;
+        job.act = act_q8_at(cpu->act_memory, form, x.n_rows, x.n_cols);
         struct row_job rows = {
             .cpu = cpu, .run = quantize_rows, .n_rows = x.n_rows, .n_cols = x.n_cols, .x = at(cpu, x), .act = job.act};
         run_rows(&rows);
@@ -387,7 +391,7 @@ enum status cpu_ops_create(struct layer_ops **out_ops, struct thread_pool *pool,
                             .store = store,
                             .max_rows = max_rows,
                             .max_k = max_k};
-    cpu->act_bytes = act_q8_bytes(max_rows, (max_k + ACT_Q8_BLOCK - 1) / ACT_Q8_BLOCK * ACT_Q8_BLOCK);
+    cpu->act_bytes = act_q8_bytes(ACT_INT16, max_rows, (max_k + ACT_Q8_BLOCK - 1) / ACT_Q8_BLOCK * ACT_Q8_BLOCK);
     cpu->act_memory = mem_map_pages(cpu->act_bytes);
     *out_ops = &cpu->ops;
     if (cpu->act_memory) return STATUS_OK;

@@ -60,7 +60,7 @@ enum status forward_create(struct forward **out_forward, const struct gguf *gguf
         forward->arch = find_arch(forward->config.arch);
         status = model_weights_bind(&forward->weights, &forward->config, gguf, forward->arch->extras, note);
     }
-    if (!status) status = model_weights_pack(&forward->weights, pool, limits->has_float_activations, note);
+    if (!status) status = model_weights_pack(&forward->weights, pool, limits->activations, note);
     if (!status) {
         status = cpu_ops_create(&forward->ops, pool, kernels, store, limits->max_rows, largest_k(&forward->config));
         if (!status)

@@ -8,6 +8,7 @@
 #include "kernels/kernel_table.h"
 #include "kvcache/block_store.h"
 #include "model/layer_ops.h"
+#include "model/model_weights.h"
 #include "weights/gguf.h"
 
 struct forward;
@@ -19,7 +20,7 @@ WARN_UNUSED enum status forward_read_config(struct model_config *out_config, con
 struct forward_limits {
     int max_rows;       /* of a step */
     int max_logit_rows; /* of a step */
-    bool has_float_activations;
+    enum activation_form activations;
     bool has_bf16_rope; /* inverse frequencies rounded to bf16, as in references made by casting a whole model */
 };
 

@@ -122,7 +122,7 @@ static void visit_all(struct model_weights *weights, visit_fn *visit, void *arg)
 }
 
 struct packing {
-    bool with_float_tiles;
+    enum activation_form activations;
     char *pool; /* NULL while measuring */
     size_t used_bytes;
     struct thread_pool *threads;
@@ -162,7 +162,8 @@ static void pack_task(void *arg, int tile_idx, int worker_idx) {
 static void visit_pack(struct weight *weight, bool is_vector, void *arg) {
     struct packing *packing = arg;
     bool is_plain = dtype_block_elements(weight->dtype) == 1;
-    bool has_tiles = pack_is_known(weight->dtype) && (is_plain || !packing->with_float_tiles);
+    bool has_tiles = pack_is_known(weight->dtype) && (is_plain || packing->activations != ACTIVATIONS_F32);
+    weight->act_form = packing->activations == ACTIVATIONS_INT16 ? ACT_INT16 : ACT_INT8;
     weight->tile_dtype = has_tiles && !is_vector ? weight->dtype : DTYPE_F32;
     size_t n_bytes = is_vector ? (size_t)weight->k * sizeof(float)
                                : pack_tile_bytes(weight->tile_dtype, weight->k) * (size_t)n_tiles_of(weight);
@@ -176,9 +177,9 @@ static void visit_pack(struct weight *weight, bool is_vector, void *arg) {
     packing->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-enum status model_weights_pack(struct model_weights *weights, struct thread_pool *pool, bool with_float_tiles,
-                               struct status_note *note) {
-    struct packing packing = {.with_float_tiles = with_float_tiles, .threads = pool};
+enum status model_weights_pack(struct model_weights *weights, struct thread_pool *pool,
+                               enum activation_form activations, struct status_note *note) {
+    struct packing packing = {.activations = activations, .threads = pool};
     visit_all(weights, visit_pack, &packing);
     weights->pool_bytes = packing.used_bytes;
     weights->pool = mem_map_pages(weights->pool_bytes);
@@ -187,6 +188,7 @@ enum status model_weights_pack(struct model_weights *weights, struct thread_pool
     packing.pool = weights->pool;
     packing.used_bytes = 0;
     visit_all(weights, visit_pack, &packing);
+    if (activations == ACTIVATIONS_AUTO) weights->output.act_form = ACT_INT16;
     return STATUS_OK;
 }
 

@@ -37,9 +37,17 @@ enum model_weights_extra { MODEL_WEIGHTS_QK_NORM = 1, MODEL_WEIGHTS_POST_NORM = 
 WARN_UNUSED enum status model_weights_bind(struct model_weights *weights, struct model_config *config,
                                            const struct gguf *gguf, unsigned extras, struct status_note *note);
 
-/* Packs everything; with_float_tiles makes F32 tiles of quantized types too (for float activations). */
+/* The form of the inputs of matrix products with quantized weights; part of the model's identity. */
+enum activation_form {
+    ACTIVATIONS_AUTO, /* int8, and int16 for the output layer, where it costs next to nothing: few rows need it */
+    ACTIVATIONS_INT8,
+    ACTIVATIONS_INT16, /* nearly as exact as f32; the integer work of a prefill doubles */
+    ACTIVATIONS_F32    /* weights are dequantized: for comparisons */
+};
+
+/* Packs everything. Errors: STATUS_NOMEM. */
 WARN_UNUSED enum status model_weights_pack(struct model_weights *weights, struct thread_pool *pool,
-                                           bool with_float_tiles, struct status_note *note);
+                                           enum activation_form activations, struct status_note *note);
 
 void model_weights_deinit(struct model_weights *weights);
 

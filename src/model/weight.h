@@ -6,14 +6,16 @@
 
 #include <stddef.h>
 
+#include "kernels/act_q8.h"
 #include "kernels/dtype.h"
 
 struct weight {
-    enum dtype dtype;       /* in the file */
-    enum dtype tile_dtype;  /* of the packed tiles; F32 where the type has no tiles of its own */
-    int n_out, k;           /* [n_out][k]; a vector has n_out = 1 */
-    const void *file_bytes; /* row order, in the mapping */
-    void *packed;           /* tiles; for a vector k floats; NULL until packed */
+    enum dtype dtype;          /* in the file */
+    enum dtype tile_dtype;     /* of the packed tiles; F32 where the type has no tiles of its own */
+    enum act_q8_form act_form; /* of the activations that meet quantized tiles */
+    int n_out, k;              /* [n_out][k]; a vector has n_out = 1 */
+    const void *file_bytes;    /* row order, in the mapping */
+    void *packed;              /* tiles; for a vector k floats; NULL until packed */
 };
 
 #endif

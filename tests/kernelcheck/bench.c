@@ -177,7 +177,7 @@ static void arena_init(struct arena *arena, struct gen *gen) {
                             {0},
                             {0}};
     REQUIRE(arena->packed && arena->kv);
-    arena->act = act_q8_at(taken(act_q8_bytes(MAX_M, K)), MAX_M, K);
+    arena->act = act_q8_at(taken(act_q8_bytes(ACT_INT8, MAX_M, K)), ACT_INT8, MAX_M, K);
     gen_floats(gen, GEN_NORMAL, arena->x, MAX_M * K);
     for (int i = 0; i < ATTENTION_MAX_ROWS; i++) arena->q[i] = arena->x + i * HEAD_DIM;
 }

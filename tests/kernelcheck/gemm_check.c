@@ -65,7 +65,7 @@ static void set_init(struct set *set, struct check *check, enum gen_kind kind, i
     gen_floats(&check->gen, x_kind, set->x, (size_t)(N_ROWS * k));
     set->input.x = set->x, set->input.x_stride = k;
     if (is_q8(check)) {
-        set->input.act = act_q8_at(taken(act_q8_bytes(N_ROWS, k)), N_ROWS, k);
+        set->input.act = act_q8_at(taken(act_q8_bytes(ACT_INT8, N_ROWS, k)), ACT_INT8, N_ROWS, k);
         if (kind == GEN_MAX)
             gen_act_max(&check->gen, &set->input.act, N_ROWS, k);
         else

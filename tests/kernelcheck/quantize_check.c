@@ -46,10 +46,10 @@ static void check_call(struct check *check, const struct arrays *arrays, enum ge
     static float x[MAX_ROWS * MAX_K];
     static _Alignas(64) char memory[1 << 17];
     size_t n = (size_t)n_rows * (size_t)(k / 32);
-    REQUIRE(act_q8_bytes(n_rows, k) <= sizeof memory);
+    REQUIRE(act_q8_bytes(ACT_INT8, n_rows, k) <= sizeof memory);
     gen_floats(&check->gen, kind, x, n * 32);
     if (gen_below(&check->gen, 8) == 0) make_ties(check, x, n * 32);
-    struct act_q8 expected = act_q8_at(memory, n_rows, k);
+    struct act_q8 expected = act_q8_at(memory, ACT_INT8, n_rows, k);
     check->scalar->quantize_q8(x, &expected, n_rows, k);
     const float *placed = guard_copy(&arrays->x, x, n * 32 * sizeof *x, (enum guard_place)gen_below(&check->gen, 3));
     struct act_q8 got = place(arrays, n, gen_below(&check->gen, 2) ? GUARD_AT_END : GUARD_AT_BEGIN);
@@ -106,8 +106,8 @@ static void check_block(const struct check *check, const float *x, const struct 
 void quantize_check_spec(struct check *check) {
     static float x[64 * 32];
     static _Alignas(64) char memory[1 << 13];
-    REQUIRE(act_q8_bytes(64, 32) <= sizeof memory);
-    struct act_q8 act = act_q8_at(memory, 64, 32);
+    REQUIRE(act_q8_bytes(ACT_INT8, 64, 32) <= sizeof memory);
+    struct act_q8 act = act_q8_at(memory, ACT_INT8, 64, 32);
     for (int round = 0; round < (check->is_slow ? 20 : 200); round++)
         for (int kind = 0; kind < GEN_N_KINDS; kind++) {
             gen_floats(&check->gen, (enum gen_kind)kind, x, 64 * 32);

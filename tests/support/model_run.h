@@ -9,7 +9,8 @@ struct model_run_options {
     int n_threads, block_tokens, max_tokens; /* max_tokens: cache slots in all */
     int max_rows, max_logit_rows;
     unsigned tiers;
-    bool has_float_activations, has_bf16_rope;
+    enum activation_form activations;
+    bool has_bf16_rope;
 };
 
 struct model_run {

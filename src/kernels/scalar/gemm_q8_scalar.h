@@ -5,12 +5,14 @@
 #include "kernels/pack.h"
 #include "kernels/scalar/unpack_scalar.h"
 
-/* Dots of k from..to-1 of one row's block with all columns. */
-static inline void gemm_q8_scalar_dot(const int8_t *x, const struct unpack_block *block, int from, int to,
-                                      int32_t out[GEMM_TILE_COLS]) {
+/* Dots of k from..to-1 of one row's block, which begins at off, with all columns. */
+static inline void gemm_q8_scalar_dot(const struct act_q8 *x, size_t off, const struct unpack_block *block, int from,
+                                      int to, int32_t out[GEMM_TILE_COLS]) {
     for (int c = 0; c < GEMM_TILE_COLS; c++) out[c] = 0;
-    for (int k = from; k < to; k++)
-        for (int c = 0; c < GEMM_TILE_COLS; c++) out[c] += x[k] * block->q[k][c];
+    for (int k = from; k < to; k++) {
+        int n = x->q_low ? 128 * x->q[off + (size_t)k] + x->q_low[off + (size_t)k] : x->q[off + (size_t)k];
+        for (int c = 0; c < GEMM_TILE_COLS; c++) out[c] += n * block->q[k][c];
+    }
 }
 
 static inline void gemm_q8_scalar(enum dtype dtype, const void *w_packed, const struct act_q8 *x, float *out,
@@ -29,7 +31,7 @@ static inline void gemm_q8_scalar(enum dtype dtype, const void *w_packed, const 
                 int32_t dot[GEMM_TILE_COLS];
                 for (int half = 0; half <= has_two_scales; half++) {
                     int from = has_two_scales ? 16 * half : 0, to = has_two_scales ? from + 16 : 32;
-                    gemm_q8_scalar_dot(x->q + at * 32, &block, from, to, dot);
+                    gemm_q8_scalar_dot(x, at * 32, &block, from, to, dot);
                     for (int c = 0; c < width; c++)
                         acc[c] = __builtin_fmaf((float)dot[c], x->d[at] * block.d[half][c],
                                                 b == 0 && half == 0 ? 0.0f : acc[c]);

@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 
 #include "kernels/kernel_table.h"
@@ -13,7 +14,8 @@ void quantize_q8_scalar(const float *x, struct act_q8 *out, int n_rows, int k) {
         const float *src = x + b * 32;
         float amax = 0;
         for (int i = 0; i < 32; i++) amax = fabsf(src[i]) > amax ? fabsf(src[i]) : amax;
-        float inverse = amax > 0 ? 127.0f / amax : 0.0f;
+        float inverse = 127.0f / amax;
+        if (!(inverse <= FLT_MAX)) inverse = 0.0f; /* amax is zero, or too small to be divided by: all q are 0 */
         int32_t sums[2] = {0, 0};
         for (int i = 0; i < 32; i++) {
             int q = round_to_even(src[i] * inverse);

@@ -11,6 +11,7 @@
 /* Activations from some row and block of 32 k on. */
 struct gemm_act {
     const int8_t *q;
+    int64_t low_off; /* from q to q_low; 0 in the int8 form */
     const float *d, *dsum;
     const int32_t *nsum;        /* nsum16 for Q6_K, else nsum32 */
     int64_t q_stride, d_stride; /* elements between rows of q, of d */
@@ -19,6 +20,7 @@ struct gemm_act {
 GEMM_INLINE struct gemm_act gemm_act_at(enum dtype dtype, const struct act_q8 *x, int row_idx, int block_idx, int k) {
     const int64_t d_stride = k / ACT_Q8_BLOCK, off = row_idx * d_stride + block_idx;
     return (struct gemm_act){x->q + off * ACT_Q8_BLOCK,
+                             x->q_low ? x->q_low - x->q : 0,
                              x->d + off,
                              x->dsum + off,
                              gemm_block_n_scales(dtype) == 2 ? x->nsum16 + 2 * off : x->nsum32 + off,
@@ -39,27 +41,46 @@ GEMM_INLINE __m512i gemm_step_start(enum dtype dtype, const struct gemm_act *x, 
     return _mm512_slli_epi32(_mm512_set1_epi32(x->nsum[row_idx * x->d_stride * n_scales + scale_idx]), bits);
 }
 
+/* dot[i][t] += the products of half s of the block with the activations in q. */
+GEMM_INLINE void gemm_step_dots(enum dtype dtype, int n_rows, int n_tiles, int s, const struct gemm_block *w,
+                                const int8_t *q, int64_t q_stride, __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
+    const int n_quads = 8 / gemm_block_n_scales(dtype);
+#pragma GCC unroll 8
+    for (int j = s * n_quads; j < (s + 1) * n_quads; j++)
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++) {
+            __m512i quad = gemm_step_quad(q + i * q_stride + 4 * j);
+#pragma GCC unroll 4
+            for (int t = 0; t < n_tiles; t++) dot[i][t] = _mm512_dpbusd_epi32(dot[i][t], w[t].q[j], quad);
+        }
+}
+
+/* dot[i][t] = what comes before the products with q, or with q_low: 128 times the products with q. */
+GEMM_INLINE void gemm_step_begin(enum dtype dtype, int n_rows, int n_tiles, int s, const struct gemm_block *w,
+                                 const struct gemm_act *x, __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++)
+#pragma GCC unroll 4
+        for (int t = 0; t < n_tiles; t++) dot[i][t] = _mm512_setzero_si512();
+    if (x->low_off) gemm_step_dots(dtype, n_rows, n_tiles, s, w, x->q, x->q_stride, dot);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+        __m512i start = gemm_step_start(dtype, x, i, s);
+#pragma GCC unroll 4
+        for (int t = 0; t < n_tiles; t++)
+            dot[i][t] = x->low_off ? _mm512_add_epi32(_mm512_slli_epi32(dot[i][t], 7), start) : start;
+    }
+}
+
 /* w[t]: the block of tile t, in registers or in a panel. */
 GEMM_INLINE void gemm_step(enum dtype dtype, int n_rows, int n_tiles, const struct gemm_block *w,
                            const struct gemm_act *x, __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
-    const int n_scales = gemm_block_n_scales(dtype), n_quads = 8 / n_scales;
+    const int n_scales = gemm_block_n_scales(dtype);
 #pragma GCC unroll 2
     for (int s = 0; s < n_scales; s++) {
         __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES];
-#pragma GCC unroll 8
-        for (int i = 0; i < n_rows; i++) {
-            dot[i][0] = gemm_step_start(dtype, x, i, s);
-#pragma GCC unroll 4
-            for (int t = 1; t < n_tiles; t++) dot[i][t] = dot[i][0];
-        }
-#pragma GCC unroll 8
-        for (int j = s * n_quads; j < (s + 1) * n_quads; j++)
-#pragma GCC unroll 8
-            for (int i = 0; i < n_rows; i++) {
-                __m512i quad = gemm_step_quad(x->q + i * x->q_stride + 4 * j);
-#pragma GCC unroll 4
-                for (int t = 0; t < n_tiles; t++) dot[i][t] = _mm512_dpbusd_epi32(dot[i][t], w[t].q[j], quad);
-            }
+        gemm_step_begin(dtype, n_rows, n_tiles, s, w, x, dot);
+        gemm_step_dots(dtype, n_rows, n_tiles, s, w, x->q + x->low_off, x->q_stride, dot);
 #pragma GCC unroll 8
         for (int i = 0; i < n_rows; i++) {
             __m512 d = _mm512_set1_ps(x->d[i * x->d_stride]);
