@@ -110,11 +110,11 @@ static struct gemm_input place_input(const struct check *check, const struct gua
         struct act_q8 from = act_q8_from_row(set->input.act, row_begin, set->k);
         size_t n = (size_t)n_rows * (size_t)(set->k / 32);
         enum guard_place aligned = place == GUARD_AT_END ? GUARD_AT_END : GUARD_AT_BEGIN;
-        input.act = (struct act_q8){guard_copy(&guards->q, from.q, n * 32, aligned),
-                                    guard_copy(&guards->d, from.d, n * 4, aligned),
-                                    guard_copy(&guards->dsum, from.dsum, n * 4, aligned),
-                                    guard_copy(&guards->nsum32, from.nsum32, n * 4, aligned),
-                                    guard_copy(&guards->nsum16, from.nsum16, n * 8, aligned)};
+        input.act = (struct act_q8){.q = guard_copy(&guards->q, from.q, n * 32, aligned),
+                                    .d = guard_copy(&guards->d, from.d, n * 4, aligned),
+                                    .dsum = guard_copy(&guards->dsum, from.dsum, n * 4, aligned),
+                                    .nsum32 = guard_copy(&guards->nsum32, from.nsum32, n * 4, aligned),
+                                    .nsum16 = guard_copy(&guards->nsum16, from.nsum16, n * 8, aligned)};
         return input;
     }
     size_t stride = (size_t)input.x_stride, n = stride * (size_t)(n_rows - 1) + (size_t)set->k;
