@@ -21,9 +21,11 @@ static void arrays_init(struct arrays *arrays) {
 }
 
 static struct act_q8 place(const struct arrays *arrays, size_t n, enum guard_place at) {
-    return (struct act_q8){guard_place_output(&arrays->q, n * 32, at), guard_place_output(&arrays->d, n * 4, at),
-                           guard_place_output(&arrays->dsum, n * 4, at), guard_place_output(&arrays->nsum32, n * 4, at),
-                           guard_place_output(&arrays->nsum16, n * 8, at)};
+    return (struct act_q8){.q = guard_place_output(&arrays->q, n * 32, at),
+                           .d = guard_place_output(&arrays->d, n * 4, at),
+                           .dsum = guard_place_output(&arrays->dsum, n * 4, at),
+                           .nsum32 = guard_place_output(&arrays->nsum32, n * 4, at),
+                           .nsum16 = guard_place_output(&arrays->nsum16, n * 8, at)};
 }
 
 static void check_bytes(const struct check *check, const struct guard *guard, const void *expected, const void *got,
