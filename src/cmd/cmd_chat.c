@@ -1,6 +1,5 @@
 #include "cmd/cmd_chat.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -81,18 +80,31 @@ static enum status encode_rendered(const struct tokenizer *tokenizer, const stru
     return status;
 }
 
+/* The request as JSON text in memory of ours; NULL: none to be had. */
+static char *dump_request(const json_t *request, size_t *out_n_bytes) {
+    size_t n_bytes = json_dumpb(request, NULL, 0, JSON_COMPACT);
+    char *text = mem_alloc(n_bytes + 1);
+    if (text && (n_bytes == 0 || json_dumpb(request, text, n_bytes, JSON_COMPACT) != n_bytes)) {
+        mem_free(text);
+        return NULL;
+    }
+    *out_n_bytes = n_bytes;
+    return text;
+}
+
 enum status cmd_chat_encode(const struct chat_template *chat_template, const struct tokenizer *tokenizer,
                             const json_t *request, struct id_list *out_ids, struct status_note *note) {
     struct chat_template_spans user = {0};
     struct str text;
-    int64_t now_s;
-    char *json = json_dumps(request, JSON_COMPACT);
+    int64_t now_s = 0;
+    size_t n_bytes = 0;
+    char *json = dump_request(request, &n_bytes);
     str_init(&text, CHAT_TEMPLATE_MAX_OUT_BYTES);
-    cmd_chat_now(NULL, &now_s);
     enum status status = json ? STATUS_OK : status_fail(note, STATUS_NOMEM, "no memory for the conversation");
-    if (!status) status = chat_template_render(chat_template, json, strlen(json), now_s, &text, &user, note);
+    if (!status && !cmd_chat_now(NULL, &now_s)) status = status_fail(note, STATUS_IO, "the wall clock cannot be read");
+    if (!status) status = chat_template_render(chat_template, json, n_bytes, now_s, &text, &user, note);
     if (!status) status = encode_rendered(tokenizer, &text, &user, out_ids, note);
-    free(json);
+    mem_free(json);
     chat_template_spans_deinit(&user);
     str_deinit(&text);
     return status;

@@ -80,7 +80,7 @@ static enum status open_file(struct cmd_engine *opened, const char *model, struc
 
 enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const struct options *options,
                             const struct cmd_engine_needs *needs, struct status_note *note) {
-    struct engine_options engine_options = {.has_bf16_rope = needs->has_bf16_rope};
+    struct engine_options engine_options = {.has_bf16_tables = needs->has_bf16_tables};
     struct model_config config;
     *opened = (struct cmd_engine){0};
     enum status status = read_numerics(options, &engine_options, note);

@@ -16,7 +16,7 @@ struct cmd_engine_needs {
     int min_context; /* tokens that must fit, or 0 */
     int max_sequences;
     int max_logit_rows; /* of a step; 0: one per sequence */
-    bool has_bf16_rope;
+    bool has_bf16_tables;
 };
 
 /* model: a path or a name. Errors: as cmd_model_path, gguf_open, engine_create; option values out of range are

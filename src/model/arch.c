@@ -56,6 +56,11 @@ void arch_feed_forward(const struct arch_step *step, int layer_idx, enum gate_ki
     ops->matmul(ops, gate, 1, down, &normed);
 }
 
+void arch_post_norm(const struct arch_step *step, const struct weight *weight) {
+    struct tensor_ref normed = rows_of(step, step->act->normed);
+    step->ops->rms_norm(step->ops, normed, weight, step->config->norm_eps, normed);
+}
+
 void arch_add_residual(const struct arch_step *step) {
     step->ops->add(step->ops, rows_of(step, step->act->hidden), rows_of(step, step->act->normed));
 }
