@@ -46,7 +46,7 @@ GEMM_INLINE void gemm_step(enum dtype dtype, int n_rows, int n_tiles, const stru
 #pragma GCC unroll 2
     for (int s = 0; s < n_scales; s++) {
         __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < n_rows; i++) {
             dot[i][0] = gemm_step_start(dtype, x, i, s);
 #pragma GCC unroll 4
@@ -54,13 +54,13 @@ GEMM_INLINE void gemm_step(enum dtype dtype, int n_rows, int n_tiles, const stru
         }
 #pragma GCC unroll 8
         for (int j = s * n_quads; j < (s + 1) * n_quads; j++)
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (int i = 0; i < n_rows; i++) {
                 __m512i quad = gemm_step_quad(x->q + i * x->q_stride + 4 * j);
 #pragma GCC unroll 4
                 for (int t = 0; t < n_tiles; t++) dot[i][t] = _mm512_dpbusd_epi32(dot[i][t], w[t].q[j], quad);
             }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < n_rows; i++) {
             __m512 d = _mm512_set1_ps(x->d[i * x->d_stride]);
 #pragma GCC unroll 4
@@ -69,7 +69,7 @@ GEMM_INLINE void gemm_step(enum dtype dtype, int n_rows, int n_tiles, const stru
         }
     }
     if (!gemm_block_has_min(dtype)) return;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++) {
         __m512 dsum = _mm512_set1_ps(x->dsum[i * x->d_stride]);
 #pragma GCC unroll 4
