@@ -31,7 +31,9 @@ enum status cmd_chat_template(const struct gguf *gguf, struct chat_template **ou
     struct gguf_text text;
     struct chat_template_tokens tokens = {0};
     if (!gguf_has(gguf, "tokenizer.chat_template"))
-        return status_fail(note, STATUS_INVALID, "the model has no chat template (tokenizer.chat_template)");
+        return status_fail(
+            note, STATUS_INVALID,
+            "key tokenizer.chat_template is missing, so the model cannot chat (run --raw continues plain text)");
     enum status status = gguf_get_text(gguf, "tokenizer.chat_template", &text, note);
     if (!status) status = model_token(gguf, "tokenizer.ggml.bos_token_id", &tokens.bos, note);
     if (!status) status = model_token(gguf, "tokenizer.ggml.eos_token_id", &tokens.eos, note);

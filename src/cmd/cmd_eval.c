@@ -220,6 +220,7 @@ int cmd_eval(const struct options *options, int n_words, const char **words) {
     if (n_words != 2) return cmd_usage("eval", "one MODEL is needed, %d given", n_words - 1);
     if (!options->reference) return cmd_usage("eval", "--reference FILE is missing");
     struct eval eval = {.options = options};
+    if (cmd_engine_check(options, &eval.note)) return cmd_usage("eval", "%s", eval.note.text);
     int exit_code = run_eval(&eval, words[1]);
     cmd_engine_close(&eval.model);
     reference_free(&eval.reference);
