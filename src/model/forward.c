@@ -6,7 +6,7 @@
 #include "model/arch.h"
 #include "model/cpu_ops.h"
 
-static const struct arch *const archs[] = {&arch_llama, &arch_gemma3};
+static const struct arch *const archs[] = {&arch_llama, &arch_gemma3, &arch_qwen2, &arch_qwen3};
 
 struct forward {
     const struct arch *arch;
