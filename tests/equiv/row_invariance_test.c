@@ -1,0 +1,285 @@
+/* Whole-vocabulary logits of every position, bit for bit, whatever chunk, block size, threads, batch mates, order and
+ * kernels computed them: exactness rules 1, 2 and 9 at the level of forward. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "support/exact_options.h"
+#include "support/model_file.h"
+#include "support/model_run.h"
+#include "support/test.h"
+
+#define N_SEQUENCES 4
+#define MAX_ROWS 512
+
+/* The prompt and three mates of other lengths. The first mate is decoding: it brings one row a step. */
+static const int lengths[N_SEQUENCES] = {300, 9, 130, 61};
+
+enum company { ALONE, MATES, REVERSED, N_COMPANIES };
+static const char *const company_names[] = {"alone", "with 3 mates", "with 3 mates in reversed order"};
+static const char *const form_names[] = {"auto", "int8", "int16", "f32"};
+
+struct model_case {
+    const char *test_name;
+    const char *golden; /* file in golden/gguf */
+    const char *real;   /* name of a downloaded model */
+    enum dtype dtype;   /* of a made file if neither is given */
+};
+
+#define MADE(type)                                                                                                     \
+    { "made_" #type, NULL, NULL, DTYPE_##type }
+static const struct model_case cases[] = {MADE(F32),
+                                          MADE(F16),
+                                          MADE(BF16),
+                                          MADE(Q4_0),
+                                          MADE(Q4_1),
+                                          MADE(Q5_0),
+                                          MADE(Q5_1),
+                                          MADE(Q8_0),
+                                          MADE(Q4_K),
+                                          MADE(Q5_K),
+                                          MADE(Q6_K),
+                                          {"golden_llama", "gguf/llama.gguf", NULL, 0},
+                                          {"golden_llama_tied_mqa", "gguf/llama-tied-mqa.gguf", NULL, 0},
+                                          {"golden_llama3_rope", "gguf/llama3-rope.gguf", NULL, 0},
+                                          {"golden_llama_yarn", "gguf/llama-yarn.gguf", NULL, 0},
+                                          {"real_smollm2", NULL, "smollm2", 0}};
+
+#define N_CASES ((int)(sizeof cases / sizeof cases[0]))
+
+/* What may change bits, and everything else that is the same for one comparison. */
+struct subject {
+    char path[1024];
+    uint64_t seed;
+    enum dtype kv_dtype;
+    enum activation_form form;
+    uint32_t *tokens[N_SEQUENCES];
+    float *base[N_SEQUENCES]; /* [length][n_vocab] */
+    float *scratch;           /* [MAX_ROWS][n_vocab] */
+    int n_vocab;
+    long long n_attention_rows, n_attention_keys;
+};
+
+struct trial {
+    unsigned tiers;
+    const char *tier_name;
+    struct exact_options exact;
+    enum company company;
+};
+
+static void open_run(struct model_run *run, const struct subject *subject, unsigned tiers,
+                     const struct exact_options *exact) {
+    int max_slots = 0;
+    for (int s = 0; s < N_SEQUENCES; s++)
+        if (lengths[s] > max_slots) max_slots = lengths[s];
+    max_slots = (max_slots + 63) / 64 * 64 * N_SEQUENCES;
+    struct model_run_options options = {.kv_dtype = subject->kv_dtype,
+                                        .n_threads = exact->threads,
+                                        .block_tokens = exact->block_tokens,
+                                        .max_tokens = max_slots,
+                                        .max_rows = MAX_ROWS,
+                                        .max_logit_rows = MAX_ROWS,
+                                        .tiers = tiers,
+                                        .activations = subject->form};
+    model_run_open(run, subject->path, &options);
+}
+
+static void close_run(struct model_run *run, struct subject *subject) {
+    struct layer_ops_counts counts = forward_counts(run->forward);
+    subject->n_attention_rows += counts.attention_rows;
+    subject->n_attention_keys += counts.attention_keys;
+    model_run_close(run);
+}
+
+static void make_base(struct subject *subject) {
+    struct exact_options plain = {.threads = 1, .block_tokens = 16};
+    struct model_run run;
+    open_run(&run, subject, cpu_detect(), &plain);
+    subject->n_vocab = run.n_vocab;
+    subject->scratch = mem_alloc_array((size_t)MAX_ROWS * (size_t)run.n_vocab, sizeof(float));
+    assert_non_null(subject->scratch);
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        subject->tokens[s] = mem_alloc_array((size_t)lengths[s], sizeof(uint32_t));
+        subject->base[s] = mem_alloc_array((size_t)lengths[s] * (size_t)run.n_vocab, sizeof(float));
+        assert_non_null(subject->tokens[s]);
+        assert_non_null(subject->base[s]);
+        model_file_random_ids(subject->seed + (uint64_t)s, run.n_vocab, subject->tokens[s], lengths[s]);
+        model_run_logits(&run, subject->tokens[s], lengths[s], 0, subject->base[s]);
+    }
+    close_run(&run, subject);
+    /* A model whose logits are all equal or not numbers would prove nothing. */
+    const float *last = subject->base[0] + (size_t)(lengths[0] - 1) * (size_t)subject->n_vocab;
+    int n_differing = 0;
+    for (int i = 1; i < subject->n_vocab; i++) n_differing += last[i] != last[0] && last[i] - last[i] == 0;
+    assert_true(n_differing > subject->n_vocab / 2);
+}
+
+static void free_base(struct subject *subject) {
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        mem_free(subject->tokens[s]);
+        mem_free(subject->base[s]);
+    }
+    mem_free(subject->scratch);
+}
+
+static void compare(const struct subject *subject, const struct trial *trial, int sequence, int from, int to,
+                    const float *logits) {
+    size_t n_vocab = (size_t)subject->n_vocab;
+    const float *base = subject->base[sequence] + (size_t)from * n_vocab;
+    if (memcmp(base, logits, (size_t)(to - from) * n_vocab * sizeof(float)) == 0) return;
+    size_t i = 0;
+    while (memcmp(&base[i], &logits[i], sizeof(float)) == 0) i++;
+    fail_msg("%s: sequence %d, position %d, vocabulary %d: %a, base %a (KV %s, activations %s; tier %s, chunk %d, "
+             "block %d, threads %d, %s)",
+             subject->path, sequence, from + (int)(i / n_vocab), (int)(i % n_vocab), (double)logits[i], (double)base[i],
+             dtype_name(subject->kv_dtype), form_names[subject->form], trial->tier_name, trial->exact.chunk,
+             trial->exact.block_tokens, trial->exact.threads, company_names[trial->company]);
+}
+
+static int piece_rows(int sequence, int chunk) {
+    switch (sequence) {
+    case 1: return 1;
+    case 3: return 2 * chunk + 1;
+    default: return chunk;
+    }
+}
+
+/* All sequences step by step until the last has ended; alone: only the first. */
+static void run_trial(struct model_run *run, const struct subject *subject, const struct trial *trial) {
+    struct model_run_sequence sequences[N_SEQUENCES];
+    int done[N_SEQUENCES] = {0}, n_sequences = trial->company == ALONE ? 1 : N_SEQUENCES;
+    for (int s = 0; s < N_SEQUENCES; s++)
+        sequences[s] = (struct model_run_sequence){subject->tokens[s], lengths[s], (uint32_t)s, N_SEQUENCES};
+    int chunk = trial->exact.chunk ? trial->exact.chunk : lengths[0];
+    for (;;) {
+        struct model_run_piece pieces[N_SEQUENCES];
+        int owners[N_SEQUENCES], n_pieces = 0;
+        for (int i = 0; i < n_sequences; i++) {
+            int s = trial->company == REVERSED ? n_sequences - 1 - i : i;
+            int n = piece_rows(s, chunk), n_left = lengths[s] - done[s];
+            if (n_left == 0) continue;
+            owners[n_pieces] = s;
+            pieces[n_pieces++] = (struct model_run_piece){&sequences[s], done[s], done[s] + (n < n_left ? n : n_left)};
+        }
+        if (n_pieces == 0) return;
+        model_run_step(run, pieces, n_pieces, subject->scratch);
+        const float *logits = subject->scratch;
+        for (int i = 0; i < n_pieces; i++) {
+            compare(subject, trial, owners[i], pieces[i].from, pieces[i].to, logits);
+            logits += (size_t)(pieces[i].to - pieces[i].from) * (size_t)subject->n_vocab;
+            done[owners[i]] = pieces[i].to;
+        }
+    }
+}
+
+static bool is_long(void) {
+    return getenv("KVICK_LONG") != NULL;
+}
+
+/* The full product of the EXACT options and the company they keep, or a sample that has every value of each. */
+static void try_tier(struct subject *subject, unsigned tiers, const char *tier_name, int n_samples) {
+    int n = is_long() ? exact_options_n_combinations() : n_samples;
+    for (int i = 0; i < n; i++) {
+        struct trial trial = {tiers, tier_name, {0}, ALONE};
+        trial.exact = is_long() ? exact_options_combination(i) : exact_options_sample(subject->seed, i);
+        if (is_long() && !trial.exact.has_prefix_cache) continue; /* forward knows no prefix cache */
+        struct model_run run;
+        open_run(&run, subject, tiers, &trial.exact);
+        for (int company = 0; company < N_COMPANIES; company++) {
+            if (!is_long() && company != i % N_COMPANIES) continue;
+            trial.company = (enum company)company;
+            run_trial(&run, subject, &trial);
+        }
+        close_run(&run, subject);
+    }
+}
+
+static void try_all_tiers(struct subject *subject, bool is_small) {
+    unsigned all = cpu_detect();
+    int best = 0;
+    for (int i = 0; i < cpu_n_tiers(); i++)
+        if (all >> i & 1) best = i;
+    for (int i = 0; i < cpu_n_tiers(); i++) {
+        unsigned tiers;
+        if (!(all >> i & 1) || (i != best && !is_small && !is_long())) continue;
+        assert_int_equal(cpu_mask(all, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
+        try_tier(subject, tiers, cpu_tier_name(i), i == best ? exact_options_n_values() : 2);
+    }
+}
+
+static void find_file(const struct model_case *model, struct subject *subject) {
+    if (model->golden)
+        snprintf(subject->path, sizeof subject->path, "%s", test_golden_file(model->golden));
+    else if (model->real)
+        snprintf(subject->path, sizeof subject->path, "%s", test_model_file(model->real));
+    else
+        model_file_make(model->dtype, subject->seed, subject->path);
+}
+
+static void bits_do_not_depend_on_the_way(void **state) {
+    const struct model_case *model = *state;
+    bool is_made = !model->golden && !model->real;
+    bool has_forms = is_made && dtype_block_elements(model->dtype) > 1;
+    struct subject subject = {.seed = 1000 + (uint64_t)(model - cases)};
+    find_file(model, &subject);
+    for (int kv = 0; kv < 2; kv++) {
+        for (int form = ACTIVATIONS_AUTO; form <= (has_forms ? ACTIVATIONS_INT16 : ACTIVATIONS_AUTO); form++) {
+            subject.kv_dtype = kv ? DTYPE_F16 : DTYPE_F32;
+            subject.form = (enum activation_form)form;
+            subject.seed++;
+            make_base(&subject);
+            try_all_tiers(&subject, !model->real);
+            free_base(&subject);
+        }
+    }
+    if (is_made) unlink(subject.path);
+    assert_true(subject.n_attention_rows > 0);
+    assert_true(subject.n_attention_keys > 0);
+}
+
+/* Longer than two partitions, so that merging takes part. */
+static void partitions_merge_alike(void **state) {
+    (void)state;
+    enum { N = 1100 };
+    char path[MODEL_FILE_MAX_PATH];
+    uint32_t tokens[N];
+    struct model_run_options options = {.kv_dtype = DTYPE_F16,
+                                        .block_tokens = 16,
+                                        .max_tokens = N,
+                                        .max_rows = N,
+                                        .max_logit_rows = N,
+                                        .tiers = cpu_detect()};
+    static const int chunks[] = {0, 1, 33, 512, 513};
+    float *logits[2] = {mem_alloc_array((size_t)N * MODEL_FILE_N_VOCAB, sizeof(float)),
+                        mem_alloc_array((size_t)N * MODEL_FILE_N_VOCAB, sizeof(float))};
+    model_file_make(DTYPE_Q8_0, 77, path);
+    model_file_random_ids(78, MODEL_FILE_N_VOCAB, tokens, N);
+    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
+        struct model_run run;
+        options.n_threads = 1 + (int)i % 3;
+        model_run_open(&run, path, &options);
+        model_run_logits(&run, tokens, N, chunks[i], logits[i > 0]);
+        model_run_close(&run);
+        if (i > 0) assert_memory_equal(logits[0], logits[1], (size_t)N * MODEL_FILE_N_VOCAB * sizeof(float));
+    }
+    unlink(path);
+    mem_free(logits[0]);
+    mem_free(logits[1]);
+}
+
+static void every_exact_option_is_toggled(void **state) {
+    (void)state;
+    exact_options_check();
+}
+
+int main(void) {
+    struct CMUnitTest tests[N_CASES + 2] = {cmocka_unit_test(every_exact_option_is_toggled),
+                                            cmocka_unit_test(partitions_merge_alike)};
+    for (int i = 0; i < N_CASES; i++)
+        tests[i + 2] = (struct CMUnitTest){cases[i].test_name, bits_do_not_depend_on_the_way, NULL, NULL,
+                                           (void *)(uintptr_t)&cases[i]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
