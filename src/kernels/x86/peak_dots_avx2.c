@@ -6,15 +6,16 @@
 
 /* One iteration: int16 chains, widened and added to sums at the end. */
 static inline __m256i iterate(__m256i sums, __m256i ws, __m256i xs) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i chain[CHAINS];
+    __m256i chain[CHAINS], ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 12
+    for (int c = 0; c < CHAINS; c++) chain[c] = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int d = 0; d < DOTS_PER_CHAIN; d++)
 #pragma GCC unroll 12
         for (int c = 0; c < CHAINS; c++) {
-            __asm__("" : "+x"(ws)); /* equal products would be computed once */
-            __m256i pairs = _mm256_maddubs_epi16(ws, xs);
-            chain[c] = d ? _mm256_add_epi16(chain[c], pairs) : pairs;
+            /* Equal products would be computed once; out of order they would not fit 16 registers. */
+            __asm__ volatile("" : "+x"(ws), "+x"(chain[c]));
+            chain[c] = _mm256_add_epi16(chain[c], _mm256_maddubs_epi16(ws, xs));
         }
 #pragma GCC unroll 12
     for (int c = 0; c < CHAINS; c++) sums = _mm256_add_epi32(sums, _mm256_madd_epi16(chain[c], ones));
