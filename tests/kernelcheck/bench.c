@@ -173,6 +173,18 @@ static void bench_rows(struct timed *timed, const char *tier) {
                "GB/s");
 }
 
+#define PEAK_ITERATIONS 10000
+
+static void run_peak(const struct timed *timed) {
+    volatile uint32_t sum = timed->table->peak_dots(PEAK_ITERATIONS, 15, 127);
+    (void)sum;
+}
+
+static void bench_peak(const struct timed *timed, const char *tier) {
+    double mad, ns = time_of(run_peak, timed, &mad);
+    print_line(timed, tier, "registers", ns, mad, 2.0 * PEAK_ITERATIONS * PEAK_DOTS_MACS, "GOPS");
+}
+
 static void *taken(size_t n_bytes) {
     void *p = mem_alloc(n_bytes);
     REQUIRE(p);
@@ -220,6 +232,8 @@ static void bench_row(struct timed *timed, const char *tier) {
         bench_gemm(timed, tier);
     else if (strncmp(op, "attention_rows", 14) == 0 || strncmp(op, "attention_keys", 14) == 0)
         bench_attention(timed, tier);
+    else if (strcmp(op, "peak_dots") == 0)
+        bench_peak(timed, tier);
     else if (strcmp(op, "attention_merge") != 0 && strcmp(op, "attention_finish") != 0 &&
              strncmp(op, "kv_store", 8) != 0)
         bench_rows(timed, tier);
