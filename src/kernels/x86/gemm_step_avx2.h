@@ -14,6 +14,7 @@ struct gemm_act {
     const float *d, *dsum;
     const int32_t *nsum;        /* nsum16 for Q6_K, else nsum32 */
     int64_t q_stride, d_stride; /* elements between rows of q, of d */
+    int q_step;                 /* elements between blocks of q */
 };
 
 GEMM_INLINE struct gemm_act gemm_act_at(enum dtype dtype, const struct act_q8 *x, int row_idx, int block_idx, int k) {
@@ -24,7 +25,8 @@ GEMM_INLINE struct gemm_act gemm_act_at(enum dtype dtype, const struct act_q8 *x
                              x->dsum + off,
                              gemm_block_n_scales(dtype) == 2 ? x->nsum16 + 2 * off : x->nsum32 + off,
                              k,
-                             d_stride};
+                             d_stride,
+                             ACT_Q8_BLOCK};
 }
 
 /* Quads whose products are summed in 16 bits; each adds two. |q| <= 127: 15 * 127 * 2 * 8 = 30480 for 4 bits,
@@ -33,6 +35,12 @@ GEMM_INLINE struct gemm_act gemm_act_at(enum dtype dtype, const struct act_q8 *x
 GEMM_INLINE int gemm_step_run(enum dtype dtype, bool is_low) {
     if (dtype == DTYPE_Q6_K) return is_low ? 4 : 2;
     return gemm_block_has_fifth(dtype) && !is_low ? 4 : 8;
+}
+
+/* a + b in 16 bits. As an intrinsic it would be regrouped: gcc makes all products first and runs out of registers. */
+GEMM_INLINE __m256i gemm_step_add(__m256i a, __m256i b) {
+    __asm__("vpaddw %2, %1, %0" : "=x"(a) : "x"(a), "x"(b));
+    return a;
 }
 
 GEMM_INLINE __m256i gemm_step_quad(const int8_t *q) {
@@ -45,16 +53,23 @@ GEMM_INLINE __m256i gemm_step_quad(const int8_t *q) {
 GEMM_INLINE void gemm_step_sum(int n_rows, int n_halves, int p, int j0, int n_quads, const struct gemm_block *w,
                                const int8_t *q, int64_t q_stride, __m256i sum[GEMM_MAX_ROWS][2]) {
 #pragma GCC unroll 8
-    for (int j = j0; j < j0 + n_quads; j++)
+    for (int j = j0; j < j0 + n_quads; j++) {
+        __m256i weights[2];
+#pragma GCC unroll 2
+        for (int h = 0; h < n_halves; h++) {
+            weights[h] = w[h].q[p][j];
+            __asm__("" : "+x"(weights[h])); /* loaded once, not once a row */
+        }
 #pragma GCC unroll 8
         for (int i = 0; i < n_rows; i++) {
             __m256i quad = gemm_step_quad(q + i * q_stride + 4 * j);
 #pragma GCC unroll 2
             for (int h = 0; h < n_halves; h++) {
-                __m256i product = _mm256_maddubs_epi16(w[h].q[p][j], quad);
-                sum[i][h] = j == j0 ? product : _mm256_add_epi16(sum[i][h], product);
+                __m256i product = _mm256_maddubs_epi16(weights[h], quad);
+                sum[i][h] = j == j0 ? product : gemm_step_add(sum[i][h], product);
             }
         }
+    }
 }
 
 /* dot[i][h] = (is_first) or += factor times the products of part s of the block with the activations in q. */
@@ -121,7 +136,7 @@ GEMM_INLINE void gemm_step(enum dtype dtype, enum act_q8_form form, int n_rows, 
 
 /* One block of 32 k further. */
 GEMM_INLINE void gemm_step_next(enum dtype dtype, struct gemm_act *x) {
-    x->q += ACT_Q8_BLOCK;
+    x->q += x->q_step;
     x->d++;
     if (gemm_block_has_min(dtype)) x->dsum++;
     if (gemm_block_offset_bits(dtype)) x->nsum += gemm_block_n_scales(dtype);

@@ -6,7 +6,9 @@
 #include "kernels/pack.h"
 #include "kernels/x86/gemm_step_avx2.h"
 
-#define GEMM_STREAM_ROWS 8
+#ifndef GEMM_STREAM_ROWS
+#define GEMM_STREAM_ROWS 2
+#endif
 #define GEMM_STREAM_AHEAD 4096 /* bytes */
 
 GEMM_INLINE void gemm_stream_ahead(const uint8_t *src, size_t n_bytes) {
@@ -48,13 +50,7 @@ GEMM_INLINE void gemm_stream(enum dtype dtype, enum act_q8_form form, const uint
                              const struct act_q8 *x, float *out, int out_stride, int n_rows, int n_cols, int k) {
     switch (n_rows) {
     case 1: gemm_stream_rows(dtype, form, 1, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    case 2: gemm_stream_rows(dtype, form, 2, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    case 3: gemm_stream_rows(dtype, form, 3, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    case 4: gemm_stream_rows(dtype, form, 4, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    case 5: gemm_stream_rows(dtype, form, 5, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    case 6: gemm_stream_rows(dtype, form, 6, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    case 7: gemm_stream_rows(dtype, form, 7, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    default: gemm_stream_rows(dtype, form, 8, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
+    default: gemm_stream_rows(dtype, form, 2, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
     }
 }
 
