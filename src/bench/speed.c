@@ -8,14 +8,15 @@
 
 struct stream {
     struct request *request;
-    int n_tokens; /* seen so far */
+    int n_tokens;          /* seen so far */
+    int n_tokens_at_start; /* of them before all streams decoded */
 };
 
 struct round {
     struct stream *streams; /* [n_streams] */
-    int n_streams, max_new;
-    int n_started;      /* streams that have their first token */
-    int n_shared_steps; /* steps in which every stream gets a token: from the last first token to the first last one */
+    int n_streams, n_decode;
+    int n_started; /* streams that have their first token */
+    int n_done;    /* streams with n_decode tokens since all decode */
 };
 
 /* ---- one round ---- */
@@ -37,13 +38,16 @@ static struct stream *stream_of(struct round *round, uint64_t request_id) {
     BUG("an event of a request that was not sent");
 }
 
-/* Events come in the order of the steps, so counting them tells how many steps all streams share. */
-static void count_token(struct round *round, struct stream *stream) {
-    if (++stream->n_tokens != 1 || ++round->n_started < round->n_streams) return;
-    int n_most = 1;
+/* Events come in the order of the steps, and a step gives every decoding stream one token: the last stream's first
+ * token is the point from which all decode, and when each has n_decode more they may stop. */
+static void count_token(struct engine *engine, struct round *round, struct stream *stream) {
+    stream->n_tokens++;
+    if (stream->n_tokens == 1 && ++round->n_started == round->n_streams)
+        for (int i = 0; i < round->n_streams; i++) round->streams[i].n_tokens_at_start = round->streams[i].n_tokens;
+    if (round->n_started < round->n_streams || stream->n_tokens != stream->n_tokens_at_start + round->n_decode) return;
+    if (++round->n_done < round->n_streams) return;
     for (int i = 0; i < round->n_streams; i++)
-        if (round->streams[i].n_tokens > n_most) n_most = round->streams[i].n_tokens;
-    round->n_shared_steps = round->max_new - n_most;
+        if (engine_client_cancel(engine, round->streams[i].request->id)) return; /* they end by themselves, later */
 }
 
 /* Waits until all that were sent are home. */
@@ -53,7 +57,7 @@ static enum status gather(struct engine *engine, struct round *round, int n_sent
     while (n_sent > 0) {
         if (!engine_client_wait(engine, -1, &event)) continue;
         struct stream *stream = stream_of(round, event.request_id);
-        if (event.kind == EVENT_TOKEN) count_token(round, stream);
+        if (event.kind == EVENT_TOKEN) count_token(engine, round, stream);
         if (event.kind == EVENT_REFUSED) {
             status = event.status;
             if (note) *note = stream->request->note;
@@ -63,11 +67,12 @@ static enum status gather(struct engine *engine, struct round *round, int n_sent
     return status;
 }
 
-static enum status run_streams(struct engine *engine, struct round *round, int n_prompt, struct status_note *note) {
+static enum status run_streams(struct engine *engine, struct round *round, int n_prompt, int max_new,
+                               struct status_note *note) {
     enum status status = STATUS_OK;
     int n_sent = 0;
     for (int i = 0; i < round->n_streams; i++) {
-        round->streams[i] = (struct stream){make_request(engine, n_prompt, round->max_new, (uint32_t)i), 0};
+        round->streams[i] = (struct stream){make_request(engine, n_prompt, max_new, (uint32_t)i), 0, 0};
         if (!round->streams[i].request) status = STATUS_NOMEM;
     }
     if (status) return status_fail(note, status, "no memory for %d streams", round->n_streams);
@@ -84,28 +89,35 @@ static double prefill_rate(const struct phase_stats *stats) {
     return stats->n_prompt_tokens * 1e3 / phase_stats_ms(stats->prefill_start_ns, stats->prefill_end_ns);
 }
 
+/* From the step that gave the last stream its first token to the step that gave the first to end its last one. */
 static double decode_rate(const struct round *round) {
-    int64_t from_ns = 0, to_ns = INT64_MAX;
+    const struct stream *first_out = &round->streams[0];
+    int64_t from_ns = 0;
     for (int i = 0; i < round->n_streams; i++) {
-        const struct phase_stats *stats = &round->streams[i].request->stats;
-        if (stats->first_token_ns > from_ns) from_ns = stats->first_token_ns;
-        if (stats->last_token_ns < to_ns) to_ns = stats->last_token_ns;
+        const struct stream *stream = &round->streams[i];
+        if (stream->request->stats.first_token_ns > from_ns) from_ns = stream->request->stats.first_token_ns;
+        if (stream->request->stats.last_token_ns < first_out->request->stats.last_token_ns) first_out = stream;
     }
-    if (round->n_shared_steps < 1 || to_ns <= from_ns) return 0;
-    return (double)round->n_shared_steps * round->n_streams * 1e3 / phase_stats_ms(from_ns, to_ns);
+    int n_steps = first_out->n_tokens - first_out->n_tokens_at_start;
+    int64_t took_ns = first_out->request->stats.last_token_ns - from_ns;
+    if (round->n_started < round->n_streams || n_steps < 1 || took_ns <= 0) return 0;
+    return (double)n_steps * round->n_streams * 1e9 / (double)took_ns;
 }
 
 /* n_streams prompts; out_rates may get the rate of either phase. */
-static enum status run_round(struct engine *engine, const struct speed_plan *plan, int n_streams, int max_new,
+static enum status run_round(struct engine *engine, const struct speed_plan *plan, int n_streams, int n_decode,
                              struct speed_rates *out_rates, struct status_note *note) {
-    struct round round = {mem_alloc_array((size_t)n_streams, sizeof *round.streams), n_streams, max_new, 0, 0};
+    struct round round = {mem_alloc_array((size_t)n_streams, sizeof *round.streams), n_streams, n_decode, 0, 0};
     if (!round.streams) return status_fail(note, STATUS_NOMEM, "no memory for %d streams", n_streams);
-    enum status status = run_streams(engine, &round, plan->n_prefill, note);
+    /* Streams that start early decode while the others' prompts are still computed: they need all the room there is. */
+    int max_new = n_streams > 1 ? engine_max_context(engine) - plan->n_prefill : n_decode + 1;
+    enum status status = run_streams(engine, &round, plan->n_prefill, max_new, note);
     if (!status) {
-        out_rates->prefill_tok_s = prefill_rate(&round.streams[0].request->stats);
-        out_rates->decode_tok_s = decode_rate(&round);
-        if (max_new > 1 && out_rates->decode_tok_s <= 0)
-            status = status_fail(note, STATUS_LIMIT, "the answers of %d streams did not overlap", n_streams);
+        *out_rates = (struct speed_rates){prefill_rate(&round.streams[0].request->stats), decode_rate(&round)};
+        if (n_decode && out_rates->decode_tok_s <= 0)
+            status = status_fail(note, STATUS_LIMIT,
+                                 "the first of %d streams was at its context's end before the last began (--context)",
+                                 n_streams);
     }
     for (int i = 0; i < n_streams; i++) engine_client_free(&round.streams[i].request);
     mem_free(round.streams);
@@ -114,15 +126,8 @@ static enum status run_round(struct engine *engine, const struct speed_plan *pla
 
 /* ---- all rounds ---- */
 
-/* Streams that start early decode while the others' prompts are still computed, one token a step: what they make then
- * is no part of the measurement. Rows that decode take room from the prompts, so twice the steps are allowed for. */
-static int max_new_of(const struct speed_plan *plan) {
-    int steps = plan->max_chunk > 0 ? (plan->n_prefill + plan->max_chunk - 1) / plan->max_chunk : 1;
-    return plan->n_decode + 1 + (plan->n_streams > 1 ? 2 * plan->n_streams * steps : 0);
-}
-
 int speed_context_tokens(const struct speed_plan *plan) {
-    return plan->n_prefill + max_new_of(plan);
+    return plan->n_prefill + plan->n_decode + 1;
 }
 
 static int compare(const void *a, const void *b) {
@@ -142,11 +147,11 @@ enum status speed_measure(struct engine *engine, const struct speed_plan *plan, 
     enum status status = prefill && decode ? STATUS_OK : status_fail(note, STATUS_NOMEM, "no memory for %zu rounds", n);
     for (int i = -1; i < plan->n_rounds && !status; i++) {
         struct speed_rates one, all;
-        status = run_round(engine, plan, 1, plan->n_streams == 1 ? max_new_of(plan) : 1, &one, note);
+        status = run_round(engine, plan, 1, plan->n_streams == 1 ? plan->n_decode : 0, &one, note);
         all = one;
         if (!status && plan->n_streams > 1 && plan->n_decode > 0)
-            status = run_round(engine, plan, plan->n_streams, max_new_of(plan), &all, note);
-        if (i < 0) continue; /* the warm-up */
+            status = run_round(engine, plan, plan->n_streams, plan->n_decode, &all, note);
+        if (i < 0 || status) continue; /* the warm-up */
         prefill[i] = one.prefill_tok_s;
         decode[i] = all.decode_tok_s;
     }

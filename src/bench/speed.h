@@ -11,7 +11,6 @@ struct speed_plan {
     int n_decode;  /* tokens after the first; 0: decode is not measured */
     int n_streams; /* answers decoded at a time; the prefill is always that of one prompt */
     int n_rounds;  /* after one warm-up */
-    int max_chunk; /* the engine's prompt tokens per step; 0: at least a whole prompt */
 };
 
 /* Medians over the rounds. */
@@ -20,7 +19,7 @@ struct speed_rates {
     double decode_tok_s;  /* all streams together, while all of them decode; 0 if not measured */
 };
 
-/* Tokens that one stream's context must hold. */
+/* Tokens that one stream's context must hold; several streams need more, the more they differ in their starts. */
 int speed_context_tokens(const struct speed_plan *plan);
 
 /* Errors: as a request was refused, with its note; STATUS_NOMEM. */

@@ -148,7 +148,6 @@ static enum status read_plan(const struct options *options, struct speed_plan *p
     if (!status) status = read_count("decode", options->decode, 0, MAX_TOKENS, &plan->n_decode, note);
     if (!status) status = read_count("streams", options->streams, 1, MAX_STREAMS, &plan->n_streams, note);
     if (!status) status = read_count("rounds", options->rounds, 1, MAX_ROUNDS, &plan->n_rounds, note);
-    plan->max_chunk = options->chunk < plan->n_prefill ? (int)options->chunk : 0;
     return status;
 }
 
