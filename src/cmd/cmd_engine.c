@@ -70,7 +70,10 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
 static enum status open_file(struct cmd_engine *opened, const char *model, struct model_config *out_config,
                              struct status_note *note) {
     enum status status = cmd_model_path(model, opened->path, note);
-    if (status) return status;
+    if (status) {
+        status_note_prefix(note, model);
+        return status;
+    }
     status = gguf_open(&opened->gguf, opened->path, note);
     if (!status) status = gguf_check_model_keys(opened->gguf, note);
     if (!status) status = forward_read_config(out_config, opened->gguf, note);
