@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ struct engine {
     struct engine_options options;
     struct thread thread;
     struct ring inbox, outbox;
+    atomic_bool must_end; /* relaxed: the message that follows wakes the engine */
 
     /* Owned by the engine thread from here on. */
     struct thread_pool *pool;
@@ -34,7 +36,6 @@ struct engine {
     float *logits;              /* [max_logit_rows][n_vocab] */
     struct sequence *sequences; /* [max_sequences] */
     struct request **requests;  /* [max_sequences] of the sequence with the same number */
-    bool is_ending;
     int64_t step_start_ns;
 
     /* Read by others. */
@@ -206,10 +207,29 @@ static void finish(struct engine *engine, struct sequence *sequence, enum finish
     go_home(engine, request, (struct event){.kind = EVENT_FINISHED, .reason = reason});
 }
 
+/* plan: the step that was made, NULL if only the pool and the sequences changed. */
+static void publish_stats(struct engine *engine, const struct plan *plan) {
+    struct engine_stats stats = engine->stats;
+    if (plan) {
+        stats.layer_ops = forward_counts(engine->forward);
+        stats.n_steps++;
+        stats.n_rows += plan->n_rows;
+        stats.n_prefill_rows += plan->n_rows - plan->n_decode_rows;
+    }
+    stats.n_running = engine->state.n_sequences;
+    stats.n_free_blocks = engine->blocks.n_free;
+    stats.n_reusable_blocks = engine->blocks.n_reusable;
+    stats.n_held_blocks = engine->blocks.n_held;
+    seqlock_write_begin(&engine->stats_lock);
+    engine->stats = stats;
+    seqlock_write_end(&engine->stats_lock);
+}
+
 static void cancel(struct engine *engine, uint64_t request_id) {
     for (int i = 0; i < engine->state.n_sequences; i++) {
         if (engine->state.sequences[i]->request_id != request_id) continue;
         finish(engine, engine->state.sequences[i], FINISH_CANCELLED);
+        publish_stats(engine, NULL);
         return;
     }
     /* An id that is unknown has finished meanwhile: nothing to do. */
@@ -221,7 +241,6 @@ static void read_inbox(struct engine *engine) {
     while (ring_n_items(&engine->outbox) < ring_max_items(&engine->outbox) / 2 && ring_pop(&engine->inbox, &message)) {
         if (message.kind == COMMAND_SUBMIT) admit(engine, message.request);
         if (message.kind == COMMAND_CANCEL) cancel(engine, message.request_id);
-        if (message.kind == COMMAND_STOP_ENGINE) engine->is_ending = true;
     }
 }
 
@@ -287,21 +306,6 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
     if (sequence->n_tokens == sequence->max_tokens) finish(engine, sequence, FINISH_LENGTH);
 }
 
-static void publish_stats(struct engine *engine) {
-    struct engine_stats stats = engine->stats;
-    stats.layer_ops = forward_counts(engine->forward);
-    stats.n_steps++;
-    stats.n_rows += engine->plan.n_rows;
-    stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
-    stats.n_running = engine->state.n_sequences;
-    stats.n_free_blocks = engine->blocks.n_free;
-    stats.n_reusable_blocks = engine->blocks.n_reusable;
-    stats.n_held_blocks = engine->blocks.n_held;
-    seqlock_write_begin(&engine->stats_lock);
-    engine->stats = stats;
-    seqlock_write_end(&engine->stats_lock);
-}
-
 static void run_step(struct engine *engine) {
     engine->step_start_ns = clock_now_ns();
     plan_make(&engine->plan, &engine->state);
@@ -316,7 +320,7 @@ static void run_step(struct engine *engine) {
         commit_item(engine, &item, logits, now_ns);
         logits += (size_t)(item.to - item.logits_from) * (size_t)engine->model.n_vocab;
     }
-    publish_stats(engine);
+    publish_stats(engine, &engine->plan);
 }
 
 /* Waits until the reader has made room for whatever a step can send. */
@@ -325,13 +329,21 @@ static bool has_outbox_room(const struct engine *engine) {
     return n_free >= 2 * (size_t)engine->options.max_sequences;
 }
 
+/* Requests that were never admitted, as far as the outbox has room: who does not read keeps them anyway. */
+static void send_unread_home(struct engine *engine) {
+    struct command_message message;
+    while (ring_n_items(&engine->outbox) < ring_max_items(&engine->outbox) && ring_pop(&engine->inbox, &message))
+        if (message.kind == COMMAND_SUBMIT)
+            go_home(engine, message.request, (struct event){.kind = EVENT_FINISHED, .reason = FINISH_CANCELLED});
+}
+
 static void engine_main(void *arg) {
     struct engine *engine = arg;
     char done = 1;
     engine->start_status = load(engine, &engine->start_note);
     bool can_run = engine->start_status == STATUS_OK;
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
-    while (can_run && !engine->is_ending) {
+    while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) {
         read_inbox(engine);
         if (has_outbox_room(engine))
             run_step(engine);
@@ -339,6 +351,7 @@ static void engine_main(void *arg) {
             ring_wait(&engine->inbox, 1);
     }
     while (engine->state.n_sequences > 0) finish(engine, engine->state.sequences[0], FINISH_CANCELLED);
+    send_unread_home(engine);
     unload(engine);
 }
 
@@ -380,7 +393,11 @@ void engine_destroy(struct engine **engine_ptr) {
     struct engine *engine = *engine_ptr;
     if (!engine) return;
     struct command_message message = {.kind = COMMAND_STOP_ENGINE};
-    while (ring_push(&engine->inbox, &message)) continue;
+    /* The flag is seen even if the engine reads no messages, because its own are not read; it sleeps only while the
+     * inbox is empty, so a push that fails is not needed to wake it. */
+    atomic_store_explicit(&engine->must_end, true, memory_order_relaxed);
+    enum status is_full = ring_push(&engine->inbox, &message);
+    (void)is_full;
     thread_join(&engine->thread);
     ring_deinit(&engine->inbox);
     ring_deinit(&engine->outbox);

@@ -60,6 +60,7 @@ struct subject {
     float *base[N_SEQUENCES]; /* [length][n_vocab] */
     float *scratch;           /* [MAX_ROWS][n_vocab] */
     int n_vocab;
+    int max_positions; /* of each sequence that are run and compared */
     long long n_attention_rows, n_attention_keys;
 };
 
@@ -147,6 +148,10 @@ static int piece_rows(int sequence, int chunk) {
     }
 }
 
+static int n_positions(const struct subject *subject, int sequence) {
+    return lengths[sequence] < subject->max_positions ? lengths[sequence] : subject->max_positions;
+}
+
 /* All sequences step by step until the last has ended; alone: only the first. */
 static void run_trial(struct model_run *run, const struct subject *subject, const struct trial *trial) {
     struct model_run_sequence sequences[N_SEQUENCES];
@@ -159,7 +164,7 @@ static void run_trial(struct model_run *run, const struct subject *subject, cons
         int owners[N_SEQUENCES], n_pieces = 0;
         for (int i = 0; i < n_sequences; i++) {
             int s = trial->company == REVERSED ? n_sequences - 1 - i : i;
-            int n = piece_rows(s, chunk), n_left = lengths[s] - done[s];
+            int n = piece_rows(s, chunk), n_left = n_positions(subject, s) - done[s];
             if (n_left == 0) continue;
             owners[n_pieces] = s;
             pieces[n_pieces++] = (struct model_run_piece){&sequences[s], done[s], done[s] + (n < n_left ? n : n_left)};
@@ -179,17 +184,18 @@ static bool is_long(void) {
     return getenv("KVICK_LONG") != NULL;
 }
 
-/* The full product of the EXACT options and the company they keep, or a sample that has every value of each. */
-static void try_tier(struct subject *subject, unsigned tiers, const char *tier_name, int n_samples) {
+/* The full product of the EXACT options and the company they keep, or samples first_sample.. that together have every
+ * value of each. */
+static void try_tier(struct subject *subject, unsigned tiers, const char *tier_name, int first_sample, int n_samples) {
     int n = is_long() ? exact_options_n_combinations() : n_samples;
     for (int i = 0; i < n; i++) {
         struct trial trial = {tiers, tier_name, {0}, ALONE};
-        trial.exact = is_long() ? exact_options_combination(i) : exact_options_sample(subject->seed, i);
+        trial.exact = is_long() ? exact_options_combination(i) : exact_options_sample(subject->seed, first_sample + i);
         if (is_long() && !trial.exact.has_prefix_cache) continue; /* forward knows no prefix cache */
         struct model_run run;
         open_run(&run, subject, tiers, &trial.exact);
         for (int company = 0; company < N_COMPANIES; company++) {
-            if (!is_long() && company != i % N_COMPANIES) continue;
+            if (!is_long() && company != (first_sample + i + (int)subject->form) % N_COMPANIES) continue;
             trial.company = (enum company)company;
             run_trial(&run, subject, &trial);
         }
@@ -197,16 +203,22 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
     }
 }
 
+/* The best tier gets every value of every option, the slow ones a share of it each time. */
 static void try_all_tiers(struct subject *subject, bool is_small) {
     unsigned all = cpu_detect();
-    int best = 0;
+    int best = 0, kv = subject->kv_dtype == DTYPE_F16, n_values = exact_options_n_values();
     for (int i = 0; i < cpu_n_tiers(); i++)
         if (all >> i & 1) best = i;
     for (int i = 0; i < cpu_n_tiers(); i++) {
         unsigned tiers;
-        if (!(all >> i & 1) || (i != best && !is_small && !is_long())) continue;
+        if (!(all >> i & 1)) continue;
         assert_int_equal(cpu_mask(all, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
-        try_tier(subject, tiers, cpu_tier_name(i), i == best ? exact_options_n_values() : 2);
+        subject->max_positions = lengths[0];
+        if (i == best && is_small) try_tier(subject, tiers, cpu_tier_name(i), 0, n_values);
+        if (i == best && !is_small) try_tier(subject, tiers, cpu_tier_name(i), kv * n_values / 2, n_values / 2);
+        if (i == best || (!is_small && !is_long())) continue;
+        if (!is_long()) subject->max_positions = 90;
+        try_tier(subject, tiers, cpu_tier_name(i), kv * n_values / 2 + i + (int)subject->form, 1);
     }
 }
 
@@ -229,7 +241,6 @@ static void bits_do_not_depend_on_the_way(void **state) {
         for (int form = ACTIVATIONS_AUTO; form <= (has_forms ? ACTIVATIONS_INT16 : ACTIVATIONS_AUTO); form++) {
             subject.kv_dtype = kv ? DTYPE_F16 : DTYPE_F32;
             subject.form = (enum activation_form)form;
-            subject.seed++;
             make_base(&subject);
             try_all_tiers(&subject, !model->real);
             free_base(&subject);
@@ -275,7 +286,9 @@ static void every_exact_option_is_toggled(void **state) {
     exact_options_check();
 }
 
-int main(void) {
+/* An argument chooses tests by name. */
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     struct CMUnitTest tests[N_CASES + 2] = {cmocka_unit_test(every_exact_option_is_toggled),
                                             cmocka_unit_test(partitions_merge_alike)};
     for (int i = 0; i < N_CASES; i++)

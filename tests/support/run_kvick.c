@@ -20,6 +20,12 @@
 
 #define MAX_ARGS 16
 
+static size_t max_address_bytes = (size_t)1 << 30;
+
+void run_kvick_allow_bytes(size_t n_bytes) {
+    max_address_bytes = n_bytes;
+}
+
 /* build/<flavour>/tests/<this> -> build/<flavour>/kvick */
 static void binary_path(char *out, size_t max_bytes) {
     ssize_t n = readlink("/proc/self/exe", out, max_bytes - 16);
@@ -40,7 +46,7 @@ static void be_child(const char *binary, char **argv, int out_fd, int err_fd) {
     dup2(out_fd, 1);
     dup2(err_fd, 2);
     if (!HAS_SANITIZER) {
-        struct rlimit limit = {(rlim_t)1 << 30, (rlim_t)1 << 30};
+        struct rlimit limit = {max_address_bytes, max_address_bytes};
         setrlimit(RLIMIT_AS, &limit);
     }
     execv(binary, argv);

@@ -16,7 +16,10 @@ struct run_kvick {
     char err[4096]; /* terminated, cut */
 };
 
-/* Runs build/<flavour of this test>/kvick with args (NULL at the end), stdin empty, at most 1 GiB of address space
+/* Address space of the children from now on; 1 GiB at first. */
+void run_kvick_allow_bytes(size_t n_bytes);
+
+/* Runs build/<flavour of this test>/kvick with args (NULL at the end), stdin empty, its address space bounded
  * unless sanitizers need more. Fails the running test if it cannot be started. Free with run_kvick_deinit. */
 void run_kvick(struct run_kvick *run, const char *const *args);
 void run_kvick_deinit(struct run_kvick *run);

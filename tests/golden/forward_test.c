@@ -1,0 +1,101 @@
+/* Logits and greedy ids of the four llama GGUFs against another implementation, within tests/bounds.json. */
+#include <math.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "cmd/reference.h"
+#include "support/model_run.h"
+#include "support/test.h"
+
+#define MAX_TOKENS 512
+
+static double bound(const char *name) {
+    json_t *root = json_load_file(test_own_file("bounds.json"), 0, NULL);
+    json_t *value = json_object_get(json_object_get(json_object_get(root, "entries"), name), "value");
+    if (!json_is_number(value)) fail_msg("bounds.json: no value for %s", name);
+    double number = json_number_value(value);
+    json_decref(root);
+    return number;
+}
+
+static uint32_t argmax(const float *values, int n) {
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (values[i] > values[best]) best = i;
+    return (uint32_t)best;
+}
+
+/* |difference| of the last rows over the standard deviation of the reference's logits. */
+static void check_logits(const struct reference_case *item, const float *logits, int n_vocab, double max_diff) {
+    size_t n = (size_t)item->n_logit_rows * (size_t)n_vocab;
+    const float *ours = logits + (size_t)(item->n_prompt - item->n_logit_rows) * (size_t)n_vocab;
+    double sum = 0, squares = 0, largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        double expected = (double)item->logits[i], diff = fabs(expected - (double)ours[i]);
+        sum += expected;
+        squares += expected * expected;
+        if (!(diff <= largest)) largest = diff;
+    }
+    double std = sqrt(squares / (double)n - sum / (double)n * (sum / (double)n));
+    if (!(largest <= max_diff * std))
+        fail_msg("prompt of %d: largest difference %g std, bound %g", item->n_prompt, largest / std, max_diff);
+}
+
+static void check_greedy(const struct reference_case *item, const float *logits, int n_vocab, double sure_gap) {
+    for (int i = 0; i < item->n_greedy; i++) {
+        int row = item->n_prompt - 1 + i;
+        if (item->gaps[i] > sure_gap)
+            assert_int_equal(argmax(logits + (size_t)row * (size_t)n_vocab, n_vocab), item->tokens[row + 1]);
+    }
+}
+
+static void logits_are_the_reference_s(void **state) {
+    const char *name = *state;
+    char path[1024], file[128];
+    struct status_note note = {0};
+    struct reference *reference;
+    snprintf(file, sizeof file, "tiny/%s/reference.json", name);
+    if (reference_load(&reference, test_golden_file(file), &note)) fail_msg("%s: %s", file, note.text);
+    snprintf(file, sizeof file, "gguf/%s.gguf", name);
+    snprintf(path, sizeof path, "%s", test_golden_file(file));
+    struct model_run_options options = {.kv_dtype = DTYPE_F32,
+                                        .n_threads = 2,
+                                        .block_tokens = 16,
+                                        .max_tokens = MAX_TOKENS,
+                                        .max_rows = MAX_TOKENS,
+                                        .max_logit_rows = MAX_TOKENS,
+                                        .tiers = cpu_detect(),
+                                        .activations = ACTIVATIONS_F32,
+                                        .has_bf16_rope = reference->has_bf16_rope};
+    struct model_run run;
+    model_run_open(&run, path, &options);
+    float *logits = mem_alloc_array((size_t)MAX_TOKENS * (size_t)run.n_vocab, sizeof(float));
+    assert_non_null(logits);
+    int n_logit_cases = 0, n_long = 0;
+    for (int i = 0; i < reference->n_cases; i++) {
+        const struct reference_case *item = &reference->cases[i];
+        int n_tokens = item->n_prompt + item->n_greedy;
+        assert_in_range(n_tokens, 1, MAX_TOKENS);
+        model_run_logits(&run, item->tokens, n_tokens, 0, logits);
+        if (item->logits) check_logits(item, logits, run.n_vocab, bound("tiny_logit_rel"));
+        check_greedy(item, logits, run.n_vocab, bound("argmax_gap_tiny"));
+        n_logit_cases += item->logits != NULL;
+        n_long += item->n_prompt >= 200;
+    }
+    assert_true(n_logit_cases >= 4); /* the file says what it is for */
+    assert_true(n_long >= 1);
+    mem_free(logits);
+    model_run_close(&run);
+    reference_free(&reference);
+}
+
+int main(void) {
+    static const char *const names[] = {"llama", "llama-tied-mqa", "llama3-rope", "llama-yarn"};
+    struct CMUnitTest tests[4];
+    for (int i = 0; i < 4; i++)
+        tests[i] = (struct CMUnitTest){names[i], logits_are_the_reference_s, NULL, NULL, (void *)(uintptr_t)names[i]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
