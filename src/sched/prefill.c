@@ -25,9 +25,14 @@ static bool try_start(struct sequence *sequence, struct plan *plan, struct plan_
         (sequence_max_computed(sequence) + state->block_tokens - 1) / state->block_tokens - sequence->n_blocks;
     block_id *own = sequence->blocks + sequence->n_blocks;
     bool has_blocks = block_pool_take(state->pool, n_needed, own) == STATUS_OK;
+    if (!has_blocks && match.partial_block != BLOCK_NONE) {
+        /* In a pool with no block to spare the copy's source could be the one that is missing, for ever. */
+        block_pool_release(state->pool, match.partial_block);
+        match.partial_block = BLOCK_NONE;
+        has_blocks = block_pool_take(state->pool, n_needed, own) == STATUS_OK;
+    }
     if (!has_blocks) {
         sequence_release_blocks(sequence, state->pool);
-        if (match.partial_block != BLOCK_NONE) block_pool_release(state->pool, match.partial_block);
         return false;
     }
     sequence->n_cached_tokens = sequence->n_blocks * state->block_tokens;
