@@ -1,6 +1,5 @@
 #include "cmd/cmd_chat.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -86,13 +85,15 @@ enum status cmd_chat_encode(const struct chat_template *chat_template, const str
     struct chat_template_spans user = {0};
     struct str text;
     int64_t now_s;
-    char *json = json_dumps(request, JSON_COMPACT);
+    size_t n_json = json_dumpb(request, NULL, 0, JSON_COMPACT);
+    char *json = n_json ? mem_alloc(n_json) : NULL;
     str_init(&text, CHAT_TEMPLATE_MAX_OUT_BYTES);
     cmd_chat_now(NULL, &now_s);
     enum status status = json ? STATUS_OK : status_fail(note, STATUS_NOMEM, "no memory for the conversation");
-    if (!status) status = chat_template_render(chat_template, json, strlen(json), now_s, &text, &user, note);
+    if (!status) json_dumpb(request, json, n_json, JSON_COMPACT);
+    if (!status) status = chat_template_render(chat_template, json, n_json, now_s, &text, &user, note);
     if (!status) status = encode_rendered(tokenizer, &text, &user, out_ids, note);
-    free(json);
+    mem_free(json);
     chat_template_spans_deinit(&user);
     str_deinit(&text);
     return status;
