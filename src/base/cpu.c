@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
 #include <sys/auxv.h>
 #define HWCAP_BIT_ASIMDDP (1ul << 20) /* arch/arm64/include/uapi/asm/hwcap.h */
 #define HWCAP2_BIT_I8MM (1ul << 13)
@@ -35,18 +37,36 @@ const char *cpu_tier_text(int tier_idx) {
 }
 
 #if defined(__x86_64__)
-/* The builtin also asks XGETBV, so a tier whose registers the kernel does not save is not reported. */
+/* Bits of CPUID and XCR0.   Source: Intel SDM volume 2, CPUID; volume 1, 13.3. */
+#define LEAF1_ECX_AVX2_NEEDS (1u << 12 | 1u << 27 | 1u << 29)        /* FMA, OSXSAVE, F16C */
+#define LEAF7_EBX_AVX2_NEEDS (1u << 5 | 1u << 8)                     /* AVX2, BMI2 */
+#define LEAF7_EBX_AVX512 (1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) /* F, DQ, BW, VL */
+#define LEAF7_ECX_AVX512_VNNI (1u << 11)
+#define LEAF7_1_EAX_AVX_VNNI (1u << 4)
+#define XCR0_AVX 0x06u    /* the kernel saves xmm and ymm */
+#define XCR0_AVX512 0xe6u /* and masks and zmm */
+
+static bool has_all(unsigned bits, unsigned wanted) {
+    return (bits & wanted) == wanted;
+}
+
+static unsigned read_xcr0(void) {
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
 unsigned cpu_detect(void) {
-    unsigned tiers = CPU_TIER_scalar;
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c") ||
-        !__builtin_cpu_supports("bmi2"))
+    unsigned tiers = CPU_TIER_scalar, a, b, c, d, ignored;
+    if (!__get_cpuid(1, &ignored, &ignored, &c, &d) || !has_all(c, LEAF1_ECX_AVX2_NEEDS)) return tiers;
+    unsigned saved = read_xcr0();
+    if (!has_all(saved, XCR0_AVX) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has_all(b, LEAF7_EBX_AVX2_NEEDS))
         return tiers;
     tiers |= CPU_TIER_avx2;
-    if (__builtin_cpu_supports("avxvnni")) tiers |= CPU_TIER_avxvnni;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+    if (has_all(b, LEAF7_EBX_AVX512) && has_all(c, LEAF7_ECX_AVX512_VNNI) && has_all(saved, XCR0_AVX512))
         tiers |= CPU_TIER_avx512vnni;
+    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && has_all(a, LEAF7_1_EAX_AVX_VNNI))
+        tiers |= CPU_TIER_avxvnni;
     return tiers;
 }
 #elif defined(__aarch64__)

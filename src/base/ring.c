@@ -21,7 +21,7 @@ static struct ring_cell *cell_at(const struct ring *ring, size_t pos) {
 }
 
 enum status ring_init(struct ring *ring, size_t item_bytes, size_t max_items) {
-    size_t n_cells = 1;
+    size_t n_cells = 2; /* in a ring of one cell, full and free for the next round would be the same number */
     while (n_cells < max_items) n_cells *= 2;
     *ring = (struct ring){.item_bytes = item_bytes, .mask = n_cells - 1, .event_fd = -1};
     ring->cell_bytes = (sizeof(struct ring_cell) + item_bytes + 15) / 16 * 16;

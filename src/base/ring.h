@@ -22,7 +22,7 @@ struct ring {
     atomic_bool is_consumer_asleep;
 };
 
-/* max_items is rounded up to a power of two. Errors: STATUS_NOMEM, STATUS_LIMIT (no eventfd to be had). */
+/* max_items is rounded up to a power of two, at least 2. Errors: STATUS_NOMEM, STATUS_LIMIT (no eventfd to be had). */
 WARN_UNUSED enum status ring_init(struct ring *ring, size_t item_bytes, size_t max_items);
 void ring_deinit(struct ring *ring);
 

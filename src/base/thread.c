@@ -1,6 +1,7 @@
 #include "base/thread.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -26,6 +27,9 @@ void thread_set_float_state(void) {
 static void *enter(void *raw) {
     struct start start = *(struct start *)raw;
     mem_free(raw);
+    sigset_t all;
+    sigfillset(&all); /* signals are for the main thread, whose waits they end; faults still kill */
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
     pthread_setname_np(pthread_self(), start.name);
     thread_set_float_state();
     start.fn(start.arg);

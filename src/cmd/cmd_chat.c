@@ -31,7 +31,9 @@ enum status cmd_chat_template(const struct gguf *gguf, struct chat_template **ou
     struct gguf_text text;
     struct chat_template_tokens tokens = {0};
     if (!gguf_has(gguf, "tokenizer.chat_template"))
-        return status_fail(note, STATUS_INVALID, "the model has no chat template (tokenizer.chat_template)");
+        return status_fail(
+            note, STATUS_INVALID,
+            "key tokenizer.chat_template is missing, so the model cannot chat (run --raw continues plain text)");
     enum status status = gguf_get_text(gguf, "tokenizer.chat_template", &text, note);
     if (!status) status = model_token(gguf, "tokenizer.ggml.bos_token_id", &tokens.bos, note);
     if (!status) status = model_token(gguf, "tokenizer.ggml.eos_token_id", &tokens.eos, note);
@@ -80,18 +82,29 @@ static enum status encode_rendered(const struct tokenizer *tokenizer, const stru
     return status;
 }
 
+/* The request as JSON text in memory of ours; NULL: none to be had. */
+static char *dump_request(const json_t *request, size_t *out_n_bytes) {
+    size_t n_bytes = json_dumpb(request, NULL, 0, JSON_COMPACT);
+    char *text = mem_alloc(n_bytes + 1);
+    if (text && (n_bytes == 0 || json_dumpb(request, text, n_bytes, JSON_COMPACT) != n_bytes)) {
+        mem_free(text);
+        return NULL;
+    }
+    *out_n_bytes = n_bytes;
+    return text;
+}
+
 enum status cmd_chat_encode(const struct chat_template *chat_template, const struct tokenizer *tokenizer,
                             const json_t *request, struct id_list *out_ids, struct status_note *note) {
     struct chat_template_spans user = {0};
     struct str text;
-    int64_t now_s;
-    size_t n_json = json_dumpb(request, NULL, 0, JSON_COMPACT);
-    char *json = n_json ? mem_alloc(n_json) : NULL;
+    int64_t now_s = 0;
+    size_t n_bytes = 0;
+    char *json = dump_request(request, &n_bytes);
     str_init(&text, CHAT_TEMPLATE_MAX_OUT_BYTES);
-    cmd_chat_now(NULL, &now_s);
     enum status status = json ? STATUS_OK : status_fail(note, STATUS_NOMEM, "no memory for the conversation");
-    if (!status) json_dumpb(request, json, n_json, JSON_COMPACT);
-    if (!status) status = chat_template_render(chat_template, json, n_json, now_s, &text, &user, note);
+    if (!status && !cmd_chat_now(NULL, &now_s)) status = status_fail(note, STATUS_IO, "the wall clock cannot be read");
+    if (!status) status = chat_template_render(chat_template, json, n_bytes, now_s, &text, &user, note);
     if (!status) status = encode_rendered(tokenizer, &text, &user, out_ids, note);
     mem_free(json);
     chat_template_spans_deinit(&user);

@@ -37,6 +37,16 @@ static enum status read_numerics(const struct options *options, struct engine_op
                        options->activations);
 }
 
+enum status cmd_engine_check(const struct options *options, struct status_note *note) {
+    struct engine_options ignored = {0};
+    if (options->threads > THREAD_POOL_MAX_THREADS)
+        return status_fail(note, STATUS_INVALID, "--threads: %ld is above %d", options->threads,
+                           THREAD_POOL_MAX_THREADS);
+    if (options->block_tokens != 16 && options->block_tokens != 32 && options->block_tokens != 64)
+        return status_fail(note, STATUS_INVALID, "--block-tokens: %ld is not 16, 32 or 64", options->block_tokens);
+    return read_numerics(options, &ignored, note);
+}
+
 static enum status read_sizes(const struct options *options, const struct cmd_engine_needs *needs, int model_context,
                               struct engine_options *out, struct status_note *note) {
     long context = options->context;
@@ -50,15 +60,10 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     if (needs->min_context > context)
         return status_fail(note, STATUS_INVALID, "--context: %ld is too short, %d tokens must fit", context,
                            needs->min_context);
-    if (options->threads > THREAD_POOL_MAX_THREADS)
-        return status_fail(note, STATUS_INVALID, "--threads: %ld is above %d", options->threads,
-                           THREAD_POOL_MAX_THREADS);
     out->n_threads = options->threads ? (int)options->threads : cpu_n_usable();
     out->max_context = (int)context;
     out->max_chunk = options->chunk && options->chunk < context ? (int)options->chunk : (int)context;
-    out->block_tokens = options->block_tokens <= 64 ? (int)options->block_tokens : 0; /* kv_layout refuses others */
-    if (out->block_tokens != 16 && out->block_tokens != 32 && out->block_tokens != 64)
-        return status_fail(note, STATUS_INVALID, "--block-tokens: %ld is not 16, 32 or 64", options->block_tokens);
+    out->block_tokens = (int)options->block_tokens;
     out->max_sequences = needs->max_sequences;
     out->max_logit_rows = needs->max_logit_rows > needs->max_sequences ? needs->max_logit_rows : needs->max_sequences;
     /* One block more per sequence: the last may be partly filled. */
@@ -83,7 +88,7 @@ static enum status open_file(struct cmd_engine *opened, const char *model, struc
 
 enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const struct options *options,
                             const struct cmd_engine_needs *needs, struct status_note *note) {
-    struct engine_options engine_options = {.has_bf16_rope = needs->has_bf16_rope};
+    struct engine_options engine_options = {.has_bf16_tables = needs->has_bf16_tables};
     struct model_config config;
     *opened = (struct cmd_engine){0};
     enum status status = read_numerics(options, &engine_options, note);

@@ -16,11 +16,15 @@ struct cmd_engine_needs {
     int min_context; /* tokens that must fit, or 0 */
     int max_sequences;
     int max_logit_rows; /* of a step; 0: one per sequence */
-    bool has_bf16_rope;
+    bool has_bf16_tables;
 };
 
-/* model: a path or a name. Errors: as cmd_model_path, gguf_open, engine_create; option values out of range are
- * STATUS_INVALID and name the option. The note names the file where the file is at fault. */
+/* Whether the options make sense whatever the model: if not, it is the usage that is wrong.
+ * Errors: STATUS_INVALID with the option and its value in note. */
+WARN_UNUSED enum status cmd_engine_check(const struct options *options, struct status_note *note);
+
+/* model: a path or a name; the options have been checked. Errors: as cmd_model_path, gguf_open, engine_create; option
+ * values out of range are STATUS_INVALID and name the option. The note names the file where the file is at fault. */
 WARN_UNUSED enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const struct options *options,
                                         const struct cmd_engine_needs *needs, struct status_note *note);
 void cmd_engine_close(struct cmd_engine *opened);

@@ -183,8 +183,9 @@ static int report(const struct eval *eval) {
             printf("   (bound %g: %s)", measures[i].bound, is_within(&measures[i]) ? "ok" : "MISSED");
         putchar('\n');
     }
-    if (eval->reference->has_bf16_rope)
-        puts("note: this reference was made with RoPE frequencies rounded to bf16; they were rounded here too");
+    if (eval->reference->has_bf16_tables)
+        puts("note: this reference was made with RoPE frequencies and embedding scale rounded to bf16; so they were "
+             "here");
     return is_good ? 0 : CMD_EXIT_FAILURE;
 }
 
@@ -195,7 +196,7 @@ static int run_eval(struct eval *eval, const char *model) {
     struct cmd_engine_needs needs = {.min_context = reference_max_tokens(eval->reference),
                                      .max_sequences = 1,
                                      .max_logit_rows = MAX_LOGIT_ROWS,
-                                     .has_bf16_rope = eval->reference->has_bf16_rope};
+                                     .has_bf16_tables = eval->reference->has_bf16_tables};
     status = cmd_engine_open(&eval->model, model, eval->options, &needs, &eval->note);
     if (status) return cmd_fail(NULL, status, &eval->note);
     eval->n_vocab = engine_model(eval->model.engine)->n_vocab;
@@ -219,6 +220,7 @@ int cmd_eval(const struct options *options, int n_words, const char **words) {
     if (n_words != 2) return cmd_usage("eval", "one MODEL is needed, %d given", n_words - 1);
     if (!options->reference) return cmd_usage("eval", "--reference FILE is missing");
     struct eval eval = {.options = options};
+    if (cmd_engine_check(options, &eval.note)) return cmd_usage("eval", "%s", eval.note.text);
     int exit_code = run_eval(&eval, words[1]);
     cmd_engine_close(&eval.model);
     reference_free(&eval.reference);

@@ -275,12 +275,14 @@ static int converse(struct run *run) {
 static enum status open_model(struct run *run, const char *model) {
     struct cmd_engine_needs needs = {.max_sequences = 1};
     enum status status = cmd_engine_open(&run->model, model, run->options, &needs, &run->note);
-    if (!status) status = tokenizer_open(&run->tokenizer, run->model.gguf, &run->note);
+    if (status) return status;
+    status = tokenizer_open(&run->tokenizer, run->model.gguf, &run->note);
     if (!status && tokenizer_n_vocab(run->tokenizer) > engine_model(run->model.engine)->n_vocab)
         status =
             status_fail(&run->note, STATUS_FORMAT, "tokenizer.ggml.tokens has %d tokens, token_embd.weight %d rows",
                         (int)tokenizer_n_vocab(run->tokenizer), engine_model(run->model.engine)->n_vocab);
     if (!status && !run->options->raw) status = cmd_chat_template(run->model.gguf, &run->chat_template, &run->note);
+    if (status) status_note_prefix(&run->note, model);
     if (!status && run->options->system)
         status = add_message(run, "system", run->options->system, strlen(run->options->system));
     return status;
@@ -297,7 +299,8 @@ static enum status check_options(const struct options *options, struct status_no
     if (options->raw && options->system) return status_fail(note, STATUS_INVALID, "--system does not go with --raw");
     if (options->raw && options->prompt.n_items > 1)
         return status_fail(note, STATUS_INVALID, "--raw takes one --prompt, %d given", options->prompt.n_items);
-    return sampler_check(&sampling, note);
+    enum status status = sampler_check(&sampling, note);
+    return status ? status : cmd_engine_check(options, note);
 }
 
 int cmd_run(const struct options *options, int n_words, const char **words) {

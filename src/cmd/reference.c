@@ -155,7 +155,7 @@ static enum status read_root(struct loader *loader, const json_t *root) {
     const char *made_by = json_string_value(json_object_get(root, "reference"));
     struct reference *reference = loader->reference;
     /* A model cast to bf16 takes its frequency table along; shown by golden's tiny models: docs/decisions/eval.md */
-    reference->has_bf16_rope = made_by && strstr(made_by, "on bf16-rounded weights") != NULL;
+    reference->has_bf16_tables = made_by && strstr(made_by, "on bf16-rounded weights") != NULL;
     if (ends_in(loader->path, ".logprobs.json")) {
         reference->kind = REFERENCE_LOGPROBS;
         return read_logprobs(loader, root);

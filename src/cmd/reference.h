@@ -26,8 +26,8 @@ struct reference_case {
 
 struct reference {
     enum reference_kind kind;
-    bool has_bf16_rope; /* made from a model that was cast to bf16 with its RoPE frequencies */
-    int n_vocab;        /* 0: the file does not say */
+    bool has_bf16_tables; /* made from a model that was cast to bf16 with its RoPE frequencies and scales */
+    int n_vocab;          /* 0: the file does not say */
     struct reference_case *cases;
     int n_cases;
     uint32_t *text; /* [n_text] */

@@ -103,7 +103,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     status = reserve_kv(engine, note);
     if (status) return status;
     struct forward_limits limits = {options->max_chunk, options->max_logit_rows, options->activations,
-                                    options->has_bf16_rope};
+                                    options->has_bf16_tables};
     status =
         forward_create(&engine->forward, options->gguf, engine->pool, &engine->kernels, &engine->store, &limits, note);
     if (status) return status;

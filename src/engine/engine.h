@@ -18,9 +18,9 @@ struct engine_options {
     unsigned tiers;          /* allowed kernels (base/cpu.h) */
     enum dtype kv_dtype;
     enum activation_form activations;
-    bool has_bf16_rope; /* see struct forward_limits */
-    int n_threads;      /* the engine's thread included */
-    int max_chunk;      /* prompt tokens of a step */
+    bool has_bf16_tables; /* see struct forward_limits */
+    int n_threads;        /* the engine's thread included */
+    int max_chunk;        /* prompt tokens of a step */
     int block_tokens;
     int max_context;    /* of one request, prompt plus answer */
     int max_sequences;  /* at a time */

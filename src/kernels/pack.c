@@ -37,34 +37,58 @@ size_t pack_tile_bytes(enum dtype dtype, int k) {
     return n_blocks * (size_t)dtype_block_bytes(dtype) * COLS;
 }
 
-/* ---- quants of one block of 32 k ---- */
+/* ---- quants of one block of 32 k ----
+ * As eight words, one per k-quad, one quant per byte: the quad's bytes keep their order in the tile. */
 
-/* q: [32] 0..15 of column c */
-static void put_nibbles(uint8_t *dst, int c, const uint8_t *q) {
+static void put_word(uint8_t *dst, int word_idx, uint32_t word) {
+    memcpy(dst + 4 * word_idx, &word, sizeof word);
+}
+
+static uint32_t word_at(const uint8_t *src, int word_idx) {
+    uint32_t word;
+    memcpy(&word, src + 4 * word_idx, sizeof word);
+    return word;
+}
+
+/* Bits 0..3 of column c */
+static void put_nibbles(uint8_t *dst, int c, const uint32_t quads[8]) {
     for (int g = 0; g < 4; g++)
-        for (int b = 0; b < 4; b++)
-            dst[64 * g + 4 * c + b] = (uint8_t)((q[8 * g + b] & 15) | (q[8 * g + 4 + b] & 15) << 4);
+        put_word(dst, COLS * g + c, (quads[2 * g] & 0x0f0f0f0f) | (quads[2 * g + 1] & 0x0f0f0f0f) << 4);
 }
 
-/* Bit 4 of q[32] */
-static void put_fifth_bits(uint8_t *dst, int c, const uint8_t *q) {
-    for (int j = 0; j < 8; j++)
-        for (int b = 0; b < 4; b++)
-            if (q[4 * j + b] & 16) dst[8 * j + (4 * c + b) / 8] |= (uint8_t)(1 << (4 * c + b) % 8);
+/* Bit 4; the bytes at dst have been zeroed */
+static void put_fifth_bits(uint8_t *dst, int c, const uint32_t quads[8]) {
+    for (int j = 0; j < 8; j++) {
+        uint32_t bits = quads[j] >> 4 & 0x01010101; /* bit 0 of each byte moves next to its neighbours */
+        bits = (bits | bits >> 7 | bits >> 14 | bits >> 21) & 15;
+        dst[8 * j + c / 2] |= (uint8_t)(bits << 4 * (c % 2));
+    }
 }
 
-/* Bits 4 and 5 of q[32] */
-static void put_high_pairs(uint8_t *dst, int c, const uint8_t *q) {
-    for (int j = 0; j < 8; j++)
-        for (int b = 0; b < 4; b++) dst[64 * (j / 4) + 4 * c + b] |= (uint8_t)((q[4 * j + b] >> 4) << 2 * (j % 4));
+/* Bits 4 and 5 */
+static void put_high_pairs(uint8_t *dst, int c, const uint32_t quads[8]) {
+    for (int h = 0; h < 2; h++) {
+        uint32_t word = 0;
+        for (int j = 0; j < 4; j++) word |= (quads[4 * h + j] >> 4 & 0x03030303) << 2 * j;
+        put_word(dst, COLS * h + c, word);
+    }
 }
 
 /* ---- file blocks to quants ---- */
 
-static void split_nibbles(const uint8_t *qs, uint8_t q[32]) {
-    for (int i = 0; i < 16; i++) {
-        q[i] = qs[i] & 15;
-        q[i + 16] = qs[i] >> 4;
+/* qs: [16], k i in the low and k i + 16 in the high nibble of byte i */
+static void split_nibbles(const uint8_t *qs, uint32_t quads[8]) {
+    for (int j = 0; j < 4; j++) {
+        quads[j] = word_at(qs, j) & 0x0f0f0f0f;
+        quads[j + 4] = word_at(qs, j) >> 4 & 0x0f0f0f0f;
+    }
+}
+
+/* Bit i of fifth becomes bit 4 of quant i. */
+static void add_fifth_bits(uint32_t fifth, uint32_t quads[8]) {
+    for (int j = 0; j < 8; j++) {
+        uint32_t bits = fifth >> 4 * j & 15;
+        quads[j] |= ((bits | bits << 7 | bits << 14 | bits << 21) & 0x01010101) << 4;
     }
 }
 
@@ -77,19 +101,14 @@ static void pack_block_32(enum dtype dtype, const uint8_t *src, uint8_t *dst, in
         src += 2, dst += 2 * COLS;
     }
     if (dtype == DTYPE_Q8_0) {
-        for (int j = 0; j < 8; j++) memcpy(dst + 64 * j + 4 * c, src + 4 * j, 4);
+        for (int j = 0; j < 8; j++) put_word(dst, COLS * j + c, word_at(src, j));
         return;
     }
-    uint8_t q[32];
-    uint32_t fifth = 0;
-    if (has_fifth) {
-        memcpy(&fifth, src, 4);
-        src += 4;
-    }
-    split_nibbles(src, q);
-    for (int i = 0; i < 32; i++) q[i] |= (uint8_t)((fifth >> i & 1) << 4);
-    put_nibbles(dst, c, q);
-    if (has_fifth) put_fifth_bits(dst + NIBBLE_BYTES, c, q);
+    uint32_t quads[8];
+    split_nibbles(has_fifth ? src + 4 : src, quads);
+    if (has_fifth) add_fifth_bits(word_at(src, 0), quads);
+    put_nibbles(dst, c, quads);
+    if (has_fifth) put_fifth_bits(dst + NIBBLE_BYTES, c, quads);
 }
 
 /* The 6-bit scale and minimum of sub-block s of a Q4_K or Q5_K block. */
@@ -114,13 +133,13 @@ static void pack_block_k45(enum dtype dtype, const uint8_t *src, uint8_t *dst, i
         k_scale(scales, s, &sc, &m);
         low[COLS * s + c] = (uint8_t)((sc & 15) | (m & 15) << 4);
         high[COLS * (s / 2) + c] |= (uint8_t)((sc >> 4 | (m >> 4) << 2) << 4 * (s % 2));
-        uint8_t q[32];
-        for (int i = 0; i < 32; i++) {
-            q[i] = qs[32 * (s / 2) + i] >> 4 * (s % 2) & 15;
-            if (dtype == DTYPE_Q5_K) q[i] |= (uint8_t)((fifth[i] >> s & 1) << 4);
+        uint32_t quads[8];
+        for (int j = 0; j < 8; j++) {
+            quads[j] = word_at(qs, 8 * (s / 2) + j) >> 4 * (s % 2) & 0x0f0f0f0f;
+            if (dtype == DTYPE_Q5_K) quads[j] |= (word_at(fifth, j) >> s & 0x01010101) << 4;
         }
-        put_nibbles(quants + block_bytes * s, c, q);
-        if (dtype == DTYPE_Q5_K) put_fifth_bits(quants + block_bytes * s + NIBBLE_BYTES, c, q);
+        put_nibbles(quants + block_bytes * s, c, quads);
+        if (dtype == DTYPE_Q5_K) put_fifth_bits(quants + block_bytes * s + NIBBLE_BYTES, c, quads);
     }
 }
 
@@ -132,13 +151,13 @@ static void pack_block_k6(const uint8_t *src, uint8_t *dst, int c) {
     for (int s = 0; s < 8; s++, quants += NIBBLE_BYTES + 128) {
         /* k 32s..32s+31: half s / 4 of the block, quarter s % 4 of that half */
         int half = s / 4, quarter = s % 4;
-        uint8_t q[32];
-        for (int i = 0; i < 32; i++) {
-            int low = ql[64 * half + 32 * (quarter % 2) + i] >> 4 * (quarter / 2) & 15;
-            q[i] = (uint8_t)(low | (qh[32 * half + i] >> 2 * quarter & 3) << 4);
+        uint32_t quads[8];
+        for (int j = 0; j < 8; j++) {
+            uint32_t low = word_at(ql, 16 * half + 8 * (quarter % 2) + j) >> 4 * (quarter / 2) & 0x0f0f0f0f;
+            quads[j] = low | (word_at(qh, 8 * half + j) >> 2 * quarter & 0x03030303) << 4;
         }
-        put_nibbles(quants, c, q);
-        put_high_pairs(quants + NIBBLE_BYTES, c, q);
+        put_nibbles(quants, c, quads);
+        put_high_pairs(quants + NIBBLE_BYTES, c, quads);
     }
 }
 
@@ -147,7 +166,8 @@ void pack_tile(enum dtype dtype, const void *matrix, int n_rows, int row_begin, 
     REQUIRE(form != FORM_NONE);
     int block_elements = dtype_block_elements(dtype), block_bytes = dtype_block_bytes(dtype);
     size_t row_bytes = (size_t)(k / block_elements) * (size_t)block_bytes;
-    memset(tile, 0, pack_tile_bytes(dtype, k));
+    bool has_bit_fields = dtype == DTYPE_Q5_0 || dtype == DTYPE_Q5_1 || form == FORM_K45; /* filled by |= */
+    if (has_bit_fields || n_rows - row_begin < COLS) memset(tile, 0, pack_tile_bytes(dtype, k));
     for (int c = 0; c < COLS && row_begin + c < n_rows; c++) {
         const uint8_t *src = (const uint8_t *)matrix + (size_t)(row_begin + c) * row_bytes;
         uint8_t *dst = tile;

@@ -56,6 +56,21 @@ void arch_feed_forward(const struct arch_step *step, int layer_idx, enum gate_ki
     ops->matmul(ops, gate, 1, down, &normed);
 }
 
+void arch_post_norm(const struct arch_step *step, const struct weight *weight) {
+    struct tensor_ref normed = rows_of(step, step->act->normed);
+    step->ops->rms_norm(step->ops, normed, weight, step->config->norm_eps, normed);
+}
+
 void arch_add_residual(const struct arch_step *step) {
     step->ops->add(step->ops, rows_of(step, step->act->hidden), rows_of(step, step->act->normed));
+}
+
+void arch_run_pre_norm_layer(const struct arch_step *step, int layer) {
+    const struct layer_weights *weights = &step->weights->layers[layer];
+    arch_norm(step, &weights->attn_norm);
+    arch_attention(step, layer);
+    arch_add_residual(step);
+    arch_norm(step, &weights->ffn_norm);
+    arch_feed_forward(step, layer, GATE_SILU);
+    arch_add_residual(step);
 }

@@ -27,7 +27,7 @@ struct arch {
     void (*run_layer)(const struct arch_step *step, int layer);
 };
 
-extern const struct arch arch_llama;
+extern const struct arch arch_llama, arch_gemma3, arch_qwen2, arch_qwen3;
 
 /* The pieces that layers share. */
 
@@ -40,6 +40,12 @@ void arch_attention(const struct arch_step *step, int layer);
 
 /* normed = down(act(gate(normed)) * up(normed)) */
 void arch_feed_forward(const struct arch_step *step, int layer, enum gate_kind kind);
+
+/* normed = norm(normed), for architectures that norm what a part adds */
+void arch_post_norm(const struct arch_step *step, const struct weight *weight);
+
+/* A whole layer of the common kind: norm, attention, residual, norm, SwiGLU, residual. */
+void arch_run_pre_norm_layer(const struct arch_step *step, int layer);
 
 /* hidden += normed */
 void arch_add_residual(const struct arch_step *step);

@@ -12,14 +12,4 @@ static enum status read_config(struct model_config *config, const struct gguf *g
     return STATUS_OK;
 }
 
-static void run_layer(const struct arch_step *step, int layer) {
-    const struct layer_weights *weights = &step->weights->layers[layer];
-    arch_norm(step, &weights->attn_norm);
-    arch_attention(step, layer);
-    arch_add_residual(step);
-    arch_norm(step, &weights->ffn_norm);
-    arch_feed_forward(step, layer, GATE_SILU);
-    arch_add_residual(step);
-}
-
-const struct arch arch_llama = {.name = "llama", .read_config = read_config, .run_layer = run_layer};
+const struct arch arch_llama = {.name = "llama", .read_config = read_config, .run_layer = arch_run_pre_norm_layer};

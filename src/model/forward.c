@@ -6,7 +6,7 @@
 #include "model/arch.h"
 #include "model/cpu_ops.h"
 
-static const struct arch *const archs[] = {&arch_llama};
+static const struct arch *const archs[] = {&arch_llama, &arch_gemma3, &arch_qwen2, &arch_qwen3};
 
 struct forward {
     const struct arch *arch;
@@ -35,12 +35,15 @@ enum status forward_read_config(struct model_config *out_config, const struct gg
     return status ? status : arch->read_config(out_config, gguf, note);
 }
 
-static void round_ropes(struct model_config *config) {
+static double to_bf16(double value) {
+    return (double)dtype_bf16_to_f32(dtype_f32_to_bf16((float)value));
+}
+
+static void round_tables(struct model_config *config) {
+    config->embed_scale = (float)to_bf16((double)config->embed_scale);
     for (int i = 0; i < MODEL_MAX_ROPES; i++)
-        for (int p = 0; p < config->ropes[i].n_pairs; p++) {
-            double *inv_freq = &config->ropes[i].inv_freq[p];
-            *inv_freq = (double)dtype_bf16_to_f32(dtype_f32_to_bf16((float)*inv_freq));
-        }
+        for (int p = 0; p < config->ropes[i].n_pairs; p++)
+            config->ropes[i].inv_freq[p] = to_bf16(config->ropes[i].inv_freq[p]);
 }
 
 static int largest_k(const struct model_config *config) {
@@ -55,7 +58,7 @@ enum status forward_create(struct forward **out_forward, const struct gguf *gguf
     *out_forward = NULL;
     if (!forward) return status_fail(note, STATUS_NOMEM, "no memory for the model");
     enum status status = forward_read_config(&forward->config, gguf, note);
-    if (limits->has_bf16_rope) round_ropes(&forward->config);
+    if (limits->has_bf16_tables) round_tables(&forward->config);
     if (!status) {
         forward->arch = find_arch(forward->config.arch);
         status = model_weights_bind(&forward->weights, &forward->config, gguf, forward->arch->extras, note);

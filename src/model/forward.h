@@ -21,7 +21,8 @@ struct forward_limits {
     int max_rows;       /* of a step */
     int max_logit_rows; /* of a step */
     enum activation_form activations;
-    bool has_bf16_rope; /* inverse frequencies rounded to bf16, as in references made by casting a whole model */
+    bool has_bf16_tables; /* RoPE frequencies and the embedding's scale rounded to bf16, as in references
+                           made by casting a whole model */
 };
 
 /* gguf, pool, kernels and store are borrowed and outlive the forward.

@@ -39,7 +39,8 @@ struct model_config {
 
 /* Reads the keys that all architectures share; sets query_scale 1/sqrt(head_dim), embed_scale 1, ropes[0] from
  * rope.freq_base and rope.scaling.*, all layers unwindowed. n_vocab is left 0: the embedding tensor tells.
- * Errors: STATUS_FORMAT with key and value in note; an unknown rope scaling is refused. */
+ * Errors: STATUS_FORMAT with key and value in note (STATUS_INVALID for a key of another kind); an unknown rope scaling
+ * is refused. */
 WARN_UNUSED enum status model_config_read(struct model_config *config, const struct gguf *gguf,
                                           struct status_note *note);
 

@@ -23,10 +23,10 @@
 
 /* What the calls read and write; made once, reused by every operation. */
 struct arena {
-    float *x, *y, *out; /* [MAX_M][K] */
-    struct act_q8 act;
-    void *packed; /* of the last gemm's type */
-    uint8_t *kv;  /* K then V of MAX_KEYS keys */
+    float *x, *y, *out;    /* [MAX_M][K] */
+    struct act_q8 acts[2]; /* of each form */
+    void *packed;          /* of the last gemm's type */
+    uint8_t *kv;           /* K then V of MAX_KEYS keys */
     const float *q[ATTENTION_MAX_ROWS];
     float angles[HEAD_DIM];
 };
@@ -35,6 +35,7 @@ struct timed {
     const struct check_row *row;
     const struct kernel_table *table;
     struct arena *arena;
+    enum act_q8_form form;
     int m; /* rows, or keys for attention */
 };
 
@@ -81,7 +82,7 @@ static void print_line(const struct timed *timed, const char *tier, const char *
 /* ---- operations ---- */
 
 static void run_gemm(const struct timed *timed) {
-    struct gemm_input input = {timed->arena->x, K, timed->arena->act};
+    struct gemm_input input = {timed->arena->x, K, timed->arena->acts[timed->form]};
     gemm_check_call(timed->table, timed->row->dtype, timed->arena->packed, &input, timed->arena->out, N, timed->m, N,
                     K);
 }
@@ -91,7 +92,8 @@ static void run_row_op(const struct timed *timed) {
     const struct kernel_table *table = timed->table;
     const char *op = timed->row->op;
     int64_t n = (int64_t)timed->m * K;
-    if (strcmp(op, "quantize_q8") == 0) table->quantize_q8(arena->x, &arena->act, timed->m, K);
+    if (strcmp(op, "quantize_q8") == 0) table->quantize_q8(arena->x, &arena->acts[ACT_INT8], timed->m, K);
+    if (strcmp(op, "quantize_q16") == 0) table->quantize_q16(arena->x, &arena->acts[ACT_INT16], timed->m, K);
     if (strcmp(op, "rms_norm") == 0) table->rms_norm(arena->x, arena->y, 1e-5f, arena->out, timed->m, K);
     if (strcmp(op, "gate_silu") == 0) table->gate_silu(arena->out, arena->y, n);
     if (strcmp(op, "gate_gelu") == 0) table->gate_gelu(arena->out, arena->y, n);
@@ -128,16 +130,23 @@ static void run_attention(const struct timed *timed) {
 
 /* ---- rows of the table ---- */
 
+static void bench_gemm_rows(struct timed *timed, const char *tier, enum act_q8_form form, int m) {
+    double mad;
+    char what[16];
+    if (strcmp(tier, "scalar") == 0 && m > SCALAR_MAX_M) return;
+    timed->m = m, timed->form = form;
+    double ns = time_of(run_gemm, timed, &mad);
+    snprintf(what, sizeof what, form == ACT_INT16 ? "M=%d i16" : "M=%d", m);
+    print_line(timed, tier, what, ns, mad, 2.0 * m * N * K, "GOPS");
+}
+
 static void bench_gemm(struct timed *timed, const char *tier) {
     static const int row_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, MAX_M};
     for (int i = 0; i < 9; i++) {
-        double mad;
-        char what[16];
-        timed->m = row_counts[i];
-        if (strcmp(tier, "scalar") == 0 && timed->m > SCALAR_MAX_M) break;
-        double ns = time_of(run_gemm, timed, &mad);
-        snprintf(what, sizeof what, "M=%d", timed->m);
-        print_line(timed, tier, what, ns, mad, 2.0 * timed->m * N * K, "GOPS");
+        int m = row_counts[i];
+        bench_gemm_rows(timed, tier, ACT_INT8, m);
+        if ((m == 1 || m == 128) && kernel_table_gemm_q8(timed->table, timed->row->dtype))
+            bench_gemm_rows(timed, tier, ACT_INT16, m);
     }
 }
 
@@ -158,7 +167,22 @@ static void bench_rows(struct timed *timed, const char *tier) {
     double ns = time_of(run_row_op, timed, &mad), n = 16.0 * K * sizeof(float);
     bool reads_two = strncmp(timed->row->op, "gate", 4) == 0 || strcmp(timed->row->op, "add") == 0;
     print_line(timed, tier, "16 rows", ns, mad,
-               strcmp(timed->row->op, "quantize_q8") == 0 ? n * 1.25 : n * (2 + reads_two), "GB/s");
+               strcmp(timed->row->op, "quantize_q8") == 0    ? n * 1.25
+               : strcmp(timed->row->op, "quantize_q16") == 0 ? n * 1.5
+                                                             : n * (2 + reads_two),
+               "GB/s");
+}
+
+#define PEAK_ITERATIONS 10000
+
+static void run_peak(const struct timed *timed) {
+    volatile uint32_t sum = timed->table->peak_dots(PEAK_ITERATIONS, 15, 127);
+    (void)sum;
+}
+
+static void bench_peak(const struct timed *timed, const char *tier) {
+    double mad, ns = time_of(run_peak, timed, &mad);
+    print_line(timed, tier, "registers", ns, mad, 2.0 * PEAK_ITERATIONS * PEAK_DOTS_MACS, "GOPS");
 }
 
 static void *taken(size_t n_bytes) {
@@ -168,16 +192,15 @@ static void *taken(size_t n_bytes) {
 }
 
 static void arena_init(struct arena *arena, struct gen *gen) {
-    *arena = (struct arena){taken(MAX_M * K * 4),
-                            taken(MAX_M * K * 4),
-                            taken(MAX_M * N * 4),
-                            {0},
-                            mem_map_pages((size_t)K * N * 4),
-                            mem_map_pages(2 * MAX_KEYS * HEAD_DIM * 4),
-                            {0},
-                            {0}};
+    *arena = (struct arena){.x = taken(MAX_M * K * 4),
+                            .y = taken(MAX_M * K * 4),
+                            .out = taken(MAX_M * N * 4),
+                            .packed = mem_map_pages((size_t)K * N * 4),
+                            .kv = mem_map_pages(2 * MAX_KEYS * HEAD_DIM * 4)};
     REQUIRE(arena->packed && arena->kv);
-    arena->act = act_q8_at(taken(act_q8_bytes(ACT_INT8, MAX_M, K)), ACT_INT8, MAX_M, K);
+    for (int form = ACT_INT8; form <= ACT_INT16; form++)
+        arena->acts[form] =
+            act_q8_at(taken(act_q8_bytes((enum act_q8_form)form, MAX_M, K)), (enum act_q8_form)form, MAX_M, K);
     gen_floats(gen, GEN_NORMAL, arena->x, MAX_M * K);
     for (int i = 0; i < ATTENTION_MAX_ROWS; i++) arena->q[i] = arena->x + i * HEAD_DIM;
 }
@@ -199,7 +222,8 @@ static void arena_fill(struct arena *arena, struct gen *gen, const struct check_
                   (char *)arena->packed + tile_bytes * (size_t)(col / GEMM_TILE_COLS));
     }
     mem_free(blocks);
-    scalar->quantize_q8(arena->x, &arena->act, MAX_M, K);
+    scalar->quantize_q8(arena->x, &arena->acts[ACT_INT8], MAX_M, K);
+    scalar->quantize_q16(arena->x, &arena->acts[ACT_INT16], MAX_M, K);
 }
 
 static void bench_row(struct timed *timed, const char *tier) {
@@ -208,6 +232,8 @@ static void bench_row(struct timed *timed, const char *tier) {
         bench_gemm(timed, tier);
     else if (strncmp(op, "attention_rows", 14) == 0 || strncmp(op, "attention_keys", 14) == 0)
         bench_attention(timed, tier);
+    else if (strcmp(op, "peak_dots") == 0)
+        bench_peak(timed, tier);
     else if (strcmp(op, "attention_merge") != 0 && strcmp(op, "attention_finish") != 0 &&
              strncmp(op, "kv_store", 8) != 0)
         bench_rows(timed, tier);
@@ -224,7 +250,7 @@ int bench_run(const char *op) {
     arena_init(&arena, &gen);
     for (int i = 0; kernel_table_row(&scalar, i, &name, &tier); i++) {
         if (op && strcmp(op, name) != 0) continue;
-        struct timed timed = {check_find(name), &table, &arena, 0};
+        struct timed timed = {.row = check_find(name), .table = &table, .arena = &arena};
         REQUIRE(timed.row);
         arena_fill(&arena, &gen, timed.row, &scalar);
         previous = "";

@@ -24,6 +24,7 @@ static const struct check_row rows[] = {
     GEMM(q5_k, Q5_K),
     GEMM(q6_k, Q6_K),
     {"quantize_q8", quantize_check_spec, quantize_check_same, DTYPE_F32},
+    {"quantize_q16", quantize_check_spec, quantize_check_same, DTYPE_F32},
     {"rms_norm", rows_check_norm_spec, rows_check_norm_same, DTYPE_F32},
     {"gate_silu", rows_check_gate_spec, rows_check_gate_same, DTYPE_F32},
     {"gate_gelu", rows_check_gate_spec, rows_check_gate_same, DTYPE_F32},
@@ -38,6 +39,7 @@ static const struct check_row rows[] = {
     {"attention_finish", state_check_finish_spec, state_check_finish_same, DTYPE_F32},
     {"kv_store_f32", state_check_kv_spec, state_check_kv_same, DTYPE_F32},
     {"kv_store_f16", state_check_kv_spec, state_check_kv_same, DTYPE_F16},
+    {"peak_dots", peak_check_spec, peak_check_spec, DTYPE_F32},
     {"exp", rows_check_exp_spec, NULL, DTYPE_F32}, /* no kernel, but part of the specification */
 };
 

@@ -66,6 +66,7 @@ check_fn rows_check_exp_spec;
 check_fn fold_check_spec, fold_check_same;
 check_fn state_check_merge_spec, state_check_merge_same;
 check_fn state_check_finish_spec, state_check_finish_same;
+check_fn peak_check_spec;
 
 /* Median times; op NULL: every operation. Returns the exit status. */
 int bench_run(const char *op);

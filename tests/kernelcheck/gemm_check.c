@@ -23,9 +23,10 @@ void gemm_check_call(const struct kernel_table *table, enum dtype dtype, const v
         kernel_table_gemm_float(table, dtype)(packed, input->x, input->x_stride, out, out_stride, n_rows, n_cols, k);
 }
 
-/* One k and kind of data, and what the scalar kernel makes of it in one call. */
+/* One k, kind of data and form of activations, and what the scalar kernel makes of it in one call. */
 struct set {
     enum gen_kind kind;
+    enum act_q8_form form;
     int k;
     uint8_t *blocks; /* [N_COLS][k] in file order */
     uint8_t *packed;
@@ -49,27 +50,28 @@ static void *taken(size_t n_bytes) {
 }
 
 /* Weights of `kind`; activations of another kind as often as of the same. */
-static void set_init(struct set *set, struct check *check, enum gen_kind kind, int k) {
+static void set_init(struct set *set, struct check *check, enum gen_kind kind, enum act_q8_form form, int k) {
     size_t bytes = row_bytes(check->dtype, k), tile_bytes = pack_tile_bytes(check->dtype, k);
     enum gen_kind x_kind = gen_below(&check->gen, 2) ? kind : (enum gen_kind)gen_below(&check->gen, GEN_N_KINDS);
-    *set = (struct set){kind,
-                        k,
-                        taken(bytes * N_COLS),
-                        taken(tile_bytes * (N_COLS / GEMM_TILE_COLS)),
-                        taken((size_t)(N_ROWS * k) * sizeof(float)),
-                        {0},
-                        taken(N_ROWS * N_COLS * sizeof(float))};
+    *set = (struct set){.kind = kind,
+                        .form = form,
+                        .k = k,
+                        .blocks = taken(bytes * N_COLS),
+                        .packed = taken(tile_bytes * (N_COLS / GEMM_TILE_COLS)),
+                        .x = taken((size_t)(N_ROWS * k) * sizeof(float)),
+                        .expected = taken(N_ROWS * N_COLS * sizeof(float))};
     gen_blocks(&check->gen, kind, check->dtype, set->blocks, (size_t)(N_COLS * k / dtype_block_elements(check->dtype)));
     for (int tile = 0; tile < N_COLS / GEMM_TILE_COLS; tile++)
         pack_tile(check->dtype, set->blocks, N_COLS, tile * GEMM_TILE_COLS, k, set->packed + tile_bytes * (size_t)tile);
     gen_floats(&check->gen, x_kind, set->x, (size_t)(N_ROWS * k));
     set->input.x = set->x, set->input.x_stride = k;
     if (is_q8(check)) {
-        set->input.act = act_q8_at(taken(act_q8_bytes(ACT_INT8, N_ROWS, k)), ACT_INT8, N_ROWS, k);
+        quantize_q8_fn *quantize = form == ACT_INT16 ? check->scalar->quantize_q16 : check->scalar->quantize_q8;
+        set->input.act = act_q8_at(taken(act_q8_bytes(form, N_ROWS, k)), form, N_ROWS, k);
         if (kind == GEN_MAX)
             gen_act_max(&check->gen, &set->input.act, N_ROWS, k);
         else
-            check->scalar->quantize_q8(set->x, &set->input.act, N_ROWS, k);
+            quantize(set->x, &set->input.act, N_ROWS, k);
     }
     gemm_check_call(check->scalar, check->dtype, set->packed, &set->input, set->expected, N_COLS, N_ROWS, N_COLS, k);
 }
@@ -85,7 +87,7 @@ static void set_deinit(struct set *set) {
 /* ---- calls between guards ---- */
 
 struct guards {
-    struct guard packed, x, q, d, dsum, nsum32, nsum16, out;
+    struct guard packed, x, q, q_low, d, dsum, nsum32, nsum16, out;
 };
 
 static void guards_init(struct guards *guards, enum dtype dtype) {
@@ -93,6 +95,7 @@ static void guards_init(struct guards *guards, enum dtype dtype) {
     guard_init(&guards->packed, pack_tile_bytes(dtype, MAX_K) * (MAX_CALL_COLS / GEMM_TILE_COLS));
     guard_init(&guards->x, MAX_CALL_ROWS * (MAX_K + 16) * sizeof(float));
     guard_init(&guards->q, n * 32);
+    guard_init(&guards->q_low, n * 32);
     guard_init(&guards->d, n * 4);
     guard_init(&guards->dsum, n * 4);
     guard_init(&guards->nsum32, n * 4);
@@ -110,11 +113,13 @@ static struct gemm_input place_input(const struct check *check, const struct gua
         struct act_q8 from = act_q8_from_row(set->input.act, row_begin, set->k);
         size_t n = (size_t)n_rows * (size_t)(set->k / 32);
         enum guard_place aligned = place == GUARD_AT_END ? GUARD_AT_END : GUARD_AT_BEGIN;
-        input.act = (struct act_q8){.q = guard_copy(&guards->q, from.q, n * 32, aligned),
-                                    .d = guard_copy(&guards->d, from.d, n * 4, aligned),
-                                    .dsum = guard_copy(&guards->dsum, from.dsum, n * 4, aligned),
-                                    .nsum32 = guard_copy(&guards->nsum32, from.nsum32, n * 4, aligned),
-                                    .nsum16 = guard_copy(&guards->nsum16, from.nsum16, n * 8, aligned)};
+        input.act =
+            (struct act_q8){.q = guard_copy(&guards->q, from.q, n * 32, aligned),
+                            .q_low = from.q_low ? guard_copy(&guards->q_low, from.q_low, n * 32, aligned) : NULL,
+                            .d = guard_copy(&guards->d, from.d, n * 4, aligned),
+                            .dsum = guard_copy(&guards->dsum, from.dsum, n * 4, aligned),
+                            .nsum32 = guard_copy(&guards->nsum32, from.nsum32, n * 4, aligned),
+                            .nsum16 = guard_copy(&guards->nsum16, from.nsum16, n * 8, aligned)};
         return input;
     }
     size_t stride = (size_t)input.x_stride, n = stride * (size_t)(n_rows - 1) + (size_t)set->k;
@@ -148,8 +153,8 @@ static void check_call(struct check *check, const struct guards *guards, const s
     for (int i = 0; i < call.n_rows; i++) {
         const float *row = out + (size_t)i * (size_t)stride;
         check_equal(check, set->expected + (call.row_begin + i) * N_COLS + call.tile_begin * GEMM_TILE_COLS, row,
-                    (size_t)call.n_cols, "data %d, k %d, %d rows, %d columns, row %d", set->kind, set->k, call.n_rows,
-                    call.n_cols, i);
+                    (size_t)call.n_cols, "data %d, int%d, k %d, %d rows, %d columns, row %d", set->kind,
+                    set->form == ACT_INT16 ? 16 : 8, set->k, call.n_rows, call.n_cols, i);
         if (i + 1 < call.n_rows && !guard_is_painted(row + call.n_cols, (size_t)(stride - call.n_cols) * sizeof *row))
             check_fail(check, "k %d, %d rows, %d columns: written between rows %d and %d", set->k, call.n_rows,
                        call.n_cols, i, i + 1);
@@ -176,7 +181,7 @@ static void check_all_shapes(struct check *check, const struct guards *guards, c
 static void check_some_shapes(struct check *check, const struct guards *guards, const struct set *set) {
     int n_calls = check->is_slow ? 4 : 16;
     for (int i = 0; i < n_calls; i++) {
-        int n_rows = ((int)set->kind * n_calls + i) % 41;
+        int n_rows = (((int)set->kind * 2 + set->form) * n_calls + i) % 41;
         if (n_rows == 0) n_rows = MAX_CALL_ROWS;
         check_call(check, guards, set, random_call(check, n_rows, gen_between(&check->gen, 1, MAX_CALL_COLS)));
     }
@@ -191,22 +196,35 @@ static int depths(enum dtype dtype, const int **out) {
     return block == 1 ? (int)(sizeof plain / sizeof *plain) : block == 32 ? 9 : 4;
 }
 
+/* Sets of every kind and, for quantized weights, both forms of activations. Returns how many. */
+static int sets_init(struct set sets[2 * GEN_N_KINDS], struct check *check, int k) {
+    int n_sets = is_q8(check) ? 2 * GEN_N_KINDS : GEN_N_KINDS;
+    for (int i = 0; i < n_sets; i++)
+        set_init(&sets[i], check, (enum gen_kind)(i % GEN_N_KINDS), i < GEN_N_KINDS ? ACT_INT8 : ACT_INT16, k);
+    return n_sets;
+}
+
 /* Any rows and columns of a larger product have that product's bits: row and split invariance come with equality. */
 void gemm_check_same(struct check *check) {
     struct guards guards;
-    struct set sets[GEN_N_KINDS];
+    struct set sets[2 * GEN_N_KINDS];
     const int *ks;
     int n_ks = depths(check->dtype, &ks), full = dtype_block_elements(check->dtype) == 1 ? 11 : 0;
     guards_init(&guards, check->dtype);
     for (int i = 0; i < n_ks; i++) {
-        for (int kind = 0; kind < GEN_N_KINDS; kind++) set_init(&sets[kind], check, (enum gen_kind)kind, ks[i]);
-        for (int kind = 0; kind < GEN_N_KINDS; kind++) check_some_shapes(check, &guards, &sets[kind]);
-        if (i == full) check_all_shapes(check, &guards, sets, GEN_N_KINDS);
-        for (int kind = 0; kind < GEN_N_KINDS; kind++) set_deinit(&sets[kind]);
+        int n_sets = sets_init(sets, check, ks[i]);
+        for (int s = 0; s < n_sets; s++) check_some_shapes(check, &guards, &sets[s]);
+        if (i == full) check_all_shapes(check, &guards, sets, n_sets);
+        for (int s = 0; s < n_sets; s++) set_deinit(&sets[s]);
     }
 }
 
 /* ---- scalar against double ---- */
+
+static double activation(const struct act_q8 *act, size_t at) {
+    int n = act->q_low ? 128 * act->q[at] + act->q_low[at] : act->q[at];
+    return (double)n * (double)act->d[at / 32];
+}
 
 /* Sums over k of x * w and of |x| * (|d q| + |m|): the terms that the kernel rounds. */
 static void exact_product(const struct check *check, const struct set *set, const float *w, int row, int col,
@@ -218,7 +236,7 @@ static void exact_product(const struct check *check, const struct set *set, cons
         size_t at = (size_t)row * (size_t)set->k + (size_t)j;
         double x = set->x[at], offset = 0;
         if (is_q8(check)) {
-            x = (double)set->input.act.q[at] * (double)set->input.act.d[at / 32];
+            x = activation(&set->input.act, at);
             if (j % 32 == 0) unpack_scalar_block(check->dtype, tile, j / 32, &block);
             offset = fabs((double)block.m[col % GEMM_TILE_COLS]);
         }
@@ -232,9 +250,11 @@ static void exact_product(const struct check *check, const struct set *set, cons
 
 static void check_against_double(struct check *check, const struct set *set) {
     float w[MAX_K];
-    /* Per block at most two fma, the product of the scales and dsum's rounding; 2^-149 x dot where scales underflow. */
-    int n_steps = is_q8(check) ? set->k / 32 * 2 + 4 : set->k + 1;
-    double tiny = (double)n_steps * 0x1p-149 * (is_q8(check) ? 32.0 * 127 * 128 : 1);
+    /* Per block at most two fma, the product of the scales, the dot's and dsum's rounding; 2^-149 x dot where scales
+     * underflow. */
+    int n_steps = is_q8(check) ? set->k / 32 * 2 + 5 : set->k + 1;
+    double tiny = (double)n_steps * 0x1p-149;
+    if (is_q8(check)) tiny *= 32.0 * 128 * (set->form == ACT_INT16 ? 127 * 128 : 127);
     for (int col = 0; col < N_COLS; col += 1 + gen_below(&check->gen, 5)) {
         dequantize_row(check->dtype, set->blocks + row_bytes(check->dtype, set->k) * (size_t)col, w, set->k);
         for (int row = gen_below(&check->gen, 20); row < N_ROWS; row += 20) {
@@ -251,11 +271,12 @@ static void check_against_double(struct check *check, const struct set *set) {
 void gemm_check_spec(struct check *check) {
     const int *ks;
     int n_ks = depths(check->dtype, &ks);
-    for (int i = 0; i < n_ks; i++)
-        for (int kind = 0; kind < GEN_N_KINDS; kind++) {
-            struct set set;
-            set_init(&set, check, (enum gen_kind)kind, ks[i]);
-            check_against_double(check, &set);
-            set_deinit(&set);
+    struct set sets[2 * GEN_N_KINDS];
+    for (int i = 0; i < n_ks; i++) {
+        int n_sets = sets_init(sets, check, ks[i]);
+        for (int s = 0; s < n_sets; s++) {
+            check_against_double(check, &sets[s]);
+            set_deinit(&sets[s]);
         }
+    }
 }

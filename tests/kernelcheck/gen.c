@@ -1,6 +1,7 @@
 #include "kernelcheck/gen.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -127,16 +128,26 @@ void gen_blocks(struct gen *gen, enum gen_kind kind, enum dtype dtype, uint8_t *
     }
 }
 
+/* q and q_low of the largest values that int16 activations take, and of those where both parts lie at an end. */
+static const int8_t act_ends[][2] = {{127, 0}, {126, 63}, {127, -64}, {-127, 0}, {-126, -64}, {-127, 63}};
+
+/* Which of the ends a value of this row takes: one for the whole row, or any of the positive and negative ones. */
+static int act_end(struct gen *gen, int row, bool is_int16) {
+    int n_signed = is_int16 ? 3 : 1, form = row % (2 * n_signed + 1);
+    if (form == 2 * n_signed) form = gen_below(gen, 2 * n_signed);
+    return form < n_signed ? form : form - n_signed + 3;
+}
+
 void gen_act_max(struct gen *gen, const struct act_q8 *out, int n_rows, int k) {
     for (int row = 0; row < n_rows; row++) {
-        int form = row % 3;
         for (int b = 0; b < k / ACT_Q8_BLOCK; b++) {
             size_t at = (size_t)row * (size_t)(k / ACT_Q8_BLOCK) + (size_t)b;
             int sums[2] = {0, 0};
             for (int i = 0; i < ACT_Q8_BLOCK; i++) {
-                int q = form == 0 || (form == 2 && gen_below(gen, 2)) ? 127 : -127;
-                out->q[at * 32 + (size_t)i] = (int8_t)q;
-                sums[i / 16] += q;
+                const int8_t *end = act_ends[act_end(gen, row, out->q_low != NULL)];
+                out->q[at * 32 + (size_t)i] = end[0];
+                if (out->q_low) out->q_low[at * 32 + (size_t)i] = end[1];
+                sums[i / 16] += out->q_low ? 128 * end[0] + end[1] : end[0];
             }
             out->d[at] = gen_below(gen, 4) ? fabsf(gen_float(gen, GEN_NORMAL)) : 0x1p-140f;
             out->dsum[at] = out->d[at] * (float)(sums[0] + sums[1]);

@@ -38,7 +38,8 @@ void gen_floats(struct gen *gen, enum gen_kind kind, float *out, size_t n);
 /* Weights in file order of a type that pack_is_known knows; scales are finite. */
 void gen_blocks(struct gen *gen, enum gen_kind kind, enum dtype dtype, uint8_t *out, size_t n_blocks);
 
-/* Activations whose every q is 127 or -127, all of one sign in a row or mixed, with fitting sums. */
+/* Activations at the ends of their form's range: every q is 127 or -127, or q and q_low both at an end; all of one sign
+ * in a row or mixed, with fitting sums. */
 void gen_act_max(struct gen *gen, const struct act_q8 *out, int n_rows, int k);
 
 #endif

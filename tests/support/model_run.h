@@ -10,7 +10,7 @@ struct model_run_options {
     int max_rows, max_logit_rows;
     unsigned tiers;
     enum activation_form activations;
-    bool has_bf16_rope;
+    bool has_bf16_tables;
 };
 
 struct model_run {

@@ -13,7 +13,7 @@
 #include "kernels/kernel_ops.h"
 
 #define GEMM_INLINE static inline __attribute__((always_inline))
-#define GEMM_MAX_ROWS 8
+#define GEMM_MAX_ROWS 12
 #define GEMM_MAX_TILES 4
 
 /* Where the sums of a group of rows go: tile t from out + 16 t on, lanes of mask[t]. */
@@ -35,7 +35,7 @@ GEMM_INLINE struct gemm_out gemm_out_at(float *out, int out_stride, int col_idx,
 }
 
 GEMM_INLINE void gemm_out_zero(int n_rows, int n_tiles, __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++)
 #pragma GCC unroll 4
         for (int t = 0; t < n_tiles; t++) acc[i][t] = _mm512_setzero_ps();
@@ -43,7 +43,7 @@ GEMM_INLINE void gemm_out_zero(int n_rows, int n_tiles, __m512 acc[GEMM_MAX_ROWS
 
 GEMM_INLINE void gemm_out_load(const struct gemm_out *out, int n_rows, int n_tiles,
                                __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++)
 #pragma GCC unroll 4
         for (int t = 0; t < n_tiles; t++)
@@ -52,7 +52,7 @@ GEMM_INLINE void gemm_out_load(const struct gemm_out *out, int n_rows, int n_til
 
 GEMM_INLINE void gemm_out_store(const struct gemm_out *out, int n_rows, int n_tiles,
                                 __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++)
 #pragma GCC unroll 4
         for (int t = 0; t < n_tiles; t++)

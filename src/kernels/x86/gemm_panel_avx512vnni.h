@@ -9,8 +9,9 @@
 
 #define GEMM_PANEL_BLOCKS 16 /* of 32 k in one cut */
 #define GEMM_PANEL_TILES 2
-#define GEMM_AHEAD_STEPS 96 /* blocks over which the next cut is prefetched */
-#define GEMM_PANEL_ROWS 6   /* 6 x 2 integer and 6 x 2 float sums, two weights, a scale and a quad: all 32 registers */
+#define GEMM_AHEAD_STEPS 96    /* blocks over which the next cut is prefetched */
+#define GEMM_PANEL_MIN_ROWS 20 /* from here on every number is a sum of fives and sixes */
+#define GEMM_PANEL_ROWS 6 /* 6 x 2 integer and 6 x 2 float sums, two weights, a scale and a quad: all 32 registers */
 
 /* Weights of the next cut on their way to L2 while this one is multiplied: lines of 64 bytes of each tile per step. */
 struct gemm_ahead {
@@ -28,46 +29,33 @@ GEMM_INLINE void gemm_ahead_step(struct gemm_ahead *ahead) {
     }
 }
 
-/* One cut of two tiles, or of the last one; rows of activations meet it in groups. */
+/* One cut of two tiles; rows of activations meet it in groups. */
 struct gemm_panel {
     struct gemm_block blocks[GEMM_PANEL_BLOCKS][GEMM_PANEL_TILES];
-    int n_blocks, n_tiles;
+    int n_blocks;
     bool is_first; /* of k: sums start at zero */
     struct gemm_ahead ahead;
 };
 
-GEMM_INLINE void gemm_panel_rows(enum dtype dtype, int n_rows, int n_tiles, struct gemm_panel *panel, struct gemm_act x,
+GEMM_INLINE void gemm_panel_rows(enum dtype dtype, int n_rows, struct gemm_panel *panel, struct gemm_act x,
                                  const struct gemm_out *out) {
     const struct gemm_block *block = panel->blocks[0];
     const int n_blocks = panel->n_blocks;
     struct gemm_ahead ahead = panel->ahead;
     __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES];
     if (panel->is_first)
-        gemm_out_zero(n_rows, n_tiles, acc);
+        gemm_out_zero(n_rows, GEMM_PANEL_TILES, acc);
     else
-        gemm_out_load(out, n_rows, n_tiles, acc);
+        gemm_out_load(out, n_rows, GEMM_PANEL_TILES, acc);
 #pragma GCC unroll 1
     for (int b = 0; b < n_blocks; b++) {
         gemm_ahead_step(&ahead);
-        gemm_step(dtype, n_rows, n_tiles, block, &x, acc);
+        gemm_step(dtype, n_rows, GEMM_PANEL_TILES, block, &x, acc);
         gemm_step_next(dtype, &x);
         block += GEMM_PANEL_TILES;
     }
     panel->ahead.at = ahead.at;
-    gemm_out_store(out, n_rows, n_tiles, acc);
-}
-
-/* n_rows 1..6 becomes a constant. */
-GEMM_INLINE void gemm_panel_group(enum dtype dtype, int n_rows, int n_tiles, struct gemm_panel *panel,
-                                  struct gemm_act x, const struct gemm_out *out) {
-    switch (n_rows) {
-    case 1: gemm_panel_rows(dtype, 1, n_tiles, panel, x, out); break;
-    case 2: gemm_panel_rows(dtype, 2, n_tiles, panel, x, out); break;
-    case 3: gemm_panel_rows(dtype, 3, n_tiles, panel, x, out); break;
-    case 4: gemm_panel_rows(dtype, 4, n_tiles, panel, x, out); break;
-    case 5: gemm_panel_rows(dtype, 5, n_tiles, panel, x, out); break;
-    default: gemm_panel_rows(dtype, 6, n_tiles, panel, x, out); break;
-    }
+    gemm_out_store(out, n_rows, GEMM_PANEL_TILES, acc);
 }
 
 /* Unpacks blocks cut.. of the tiles from w_packed on and aims the prefetch at what the next call will unpack. */
@@ -75,7 +63,7 @@ GEMM_INLINE void gemm_panel_fill(enum dtype dtype, const uint8_t *w_packed, size
                                  int n_groups, struct gemm_panel *panel) {
     const int n_blocks = k_blocks - cut < GEMM_PANEL_BLOCKS ? k_blocks - cut : GEMM_PANEL_BLOCKS;
     const size_t block_bytes = tile_bytes / (size_t)k_blocks;
-    for (int t = 0; t < panel->n_tiles; t++)
+    for (int t = 0; t < GEMM_PANEL_TILES; t++)
         for (int b = 0; b < n_blocks; b++)
             gemm_block_load(dtype, w_packed + tile_bytes * (size_t)t, cut + b, &panel->blocks[b][t]);
     const int next = cut + n_blocks < k_blocks ? cut + n_blocks : GEMM_PANEL_TILES * k_blocks;
@@ -87,24 +75,23 @@ GEMM_INLINE void gemm_panel_fill(enum dtype dtype, const uint8_t *w_packed, size
                                        (n_lines + n_steps - 1) / n_steps};
 }
 
+/* All pairs of tiles; n_cols counts their columns only. n_rows is such that even groups have five or six rows. */
 GEMM_INLINE void gemm_panel(enum dtype dtype, const uint8_t *w_packed, size_t tile_bytes, const struct act_q8 *x,
                             float *out, int out_stride, int n_rows, int n_cols, int k) {
     struct gemm_panel panel;
     const int k_blocks = k / ACT_Q8_BLOCK, n_groups = (n_rows + GEMM_PANEL_ROWS - 1) / GEMM_PANEL_ROWS;
     for (int col = 0; col < n_cols; col += GEMM_PANEL_TILES * GEMM_TILE_COLS) {
         const uint8_t *tile = w_packed + tile_bytes * (size_t)(col / GEMM_TILE_COLS);
-        panel.n_tiles = n_cols - col > GEMM_TILE_COLS ? 2 : 1;
         for (int cut = 0; cut < k_blocks; cut += GEMM_PANEL_BLOCKS) {
             gemm_panel_fill(dtype, tile, tile_bytes, cut, k_blocks, n_groups, &panel);
-            /* Groups of even size: a rest of one or two rows would waste the weights' loads. */
             for (int g = 0, row = 0; g < n_groups; g++) {
                 const int group_rows = (n_rows - row + n_groups - g - 1) / (n_groups - g);
                 struct gemm_act act = gemm_act_at(dtype, x, row, cut, k);
                 struct gemm_out place = gemm_out_at(out + (int64_t)row * out_stride, out_stride, col, n_cols);
-                if (panel.n_tiles == 2)
-                    gemm_panel_group(dtype, group_rows, 2, &panel, act, &place);
+                if (group_rows == GEMM_PANEL_ROWS)
+                    gemm_panel_rows(dtype, GEMM_PANEL_ROWS, &panel, act, &place);
                 else
-                    gemm_panel_group(dtype, group_rows, 1, &panel, act, &place);
+                    gemm_panel_rows(dtype, GEMM_PANEL_ROWS - 1, &panel, act, &place);
                 row += group_rows;
                 if ((g + 1) * panel.n_blocks >= GEMM_AHEAD_STEPS) panel.ahead.step_lines = 0;
             }

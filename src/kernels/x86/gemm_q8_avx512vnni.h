@@ -6,13 +6,21 @@
 #include "kernels/x86/gemm_panel_avx512vnni.h"
 #include "kernels/x86/gemm_stream_avx512vnni.h"
 
+/* Up to here the stream is as fast or faster. */
+#define GEMM_STREAM_MAX_ROWS 20
+_Static_assert(GEMM_STREAM_MAX_ROWS + 1 >= GEMM_PANEL_MIN_ROWS, "the panel has no kernel for smaller groups");
+
 GEMM_INLINE void gemm_q8_avx512vnni(enum dtype dtype, const void *w_packed, const struct act_q8 *x, float *out,
                                     int out_stride, int n_rows, int n_cols, int k) {
     const size_t tile_bytes = pack_tile_bytes(dtype, k);
-    if (n_rows <= GEMM_STREAM_ROWS)
-        gemm_stream(dtype, w_packed, tile_bytes, x, out, out_stride, n_rows, n_cols, k);
-    else
-        gemm_panel(dtype, w_packed, tile_bytes, x, out, out_stride, n_rows, n_cols, k);
+    const int n_tiles = (n_cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
+    /* The panel takes pairs of tiles, the stream what is left of them. */
+    const int panel_tiles = n_rows > GEMM_STREAM_MAX_ROWS ? n_tiles - n_tiles % GEMM_PANEL_TILES : 0;
+    const int panel_cols = panel_tiles == n_tiles ? n_cols : GEMM_TILE_COLS * panel_tiles;
+    if (panel_cols) gemm_panel(dtype, w_packed, tile_bytes, x, out, out_stride, n_rows, panel_cols, k);
+    if (panel_cols < n_cols)
+        gemm_stream(dtype, (const uint8_t *)w_packed + tile_bytes * (size_t)panel_tiles, tile_bytes, x,
+                    out + panel_cols, out_stride, n_rows, n_cols - panel_cols, k);
 }
 
 #endif

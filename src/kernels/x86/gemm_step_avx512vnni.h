@@ -47,7 +47,7 @@ GEMM_INLINE void gemm_step_dots(enum dtype dtype, int n_rows, int n_tiles, int s
     const int n_quads = 8 / gemm_block_n_scales(dtype);
 #pragma GCC unroll 8
     for (int j = s * n_quads; j < (s + 1) * n_quads; j++)
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < n_rows; i++) {
             __m512i quad = gemm_step_quad(q + i * q_stride + 4 * j);
 #pragma GCC unroll 4
@@ -58,12 +58,12 @@ GEMM_INLINE void gemm_step_dots(enum dtype dtype, int n_rows, int n_tiles, int s
 /* dot[i][t] = what comes before the products with q, or with q_low: 128 times the products with q. */
 GEMM_INLINE void gemm_step_begin(enum dtype dtype, int n_rows, int n_tiles, int s, const struct gemm_block *w,
                                  const struct gemm_act *x, __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++)
 #pragma GCC unroll 4
         for (int t = 0; t < n_tiles; t++) dot[i][t] = _mm512_setzero_si512();
     if (x->low_off) gemm_step_dots(dtype, n_rows, n_tiles, s, w, x->q, x->q_stride, dot);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++) {
         __m512i start = gemm_step_start(dtype, x, i, s);
 #pragma GCC unroll 4
@@ -81,7 +81,7 @@ GEMM_INLINE void gemm_step(enum dtype dtype, int n_rows, int n_tiles, const stru
         __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES];
         gemm_step_begin(dtype, n_rows, n_tiles, s, w, x, dot);
         gemm_step_dots(dtype, n_rows, n_tiles, s, w, x->q + x->low_off, x->q_stride, dot);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < n_rows; i++) {
             __m512 d = _mm512_set1_ps(x->d[i * x->d_stride]);
 #pragma GCC unroll 4
@@ -90,7 +90,7 @@ GEMM_INLINE void gemm_step(enum dtype dtype, int n_rows, int n_tiles, const stru
         }
     }
     if (!gemm_block_has_min(dtype)) return;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++) {
         __m512 dsum = _mm512_set1_ps(x->dsum[i * x->d_stride]);
 #pragma GCC unroll 4

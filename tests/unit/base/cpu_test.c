@@ -1,56 +1,107 @@
 #include "base/cpu.h"
 
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "support/test.h"
 
-static void scalar_is_always_there(void **state) {
-    (void)state;
-    assert_true(cpu_detect() & CPU_TIER_scalar);
-    assert_in_range(cpu_n_usable(), 1, 4096);
+static unsigned all_tiers(void) {
+    return (1u << cpu_n_tiers()) - 1;
 }
 
-static void a_mask_keeps_the_tier_and_the_worse_ones(void **state) {
-    unsigned all = CPU_TIER_scalar | CPU_TIER_avx2 | CPU_TIER_avx512vnni, tiers = 0;
+static void what_is_detected_is_known_and_holds_scalar(void **state) {
     (void)state;
-    assert_int_equal(cpu_mask(all, "avx2", &tiers, NULL), STATUS_OK);
-    assert_int_equal(tiers, CPU_TIER_scalar | CPU_TIER_avx2);
-    assert_int_equal(cpu_mask(all, "scalar", &tiers, NULL), STATUS_OK);
-    assert_int_equal(tiers, CPU_TIER_scalar);
-    assert_int_equal(cpu_mask(all, "avx512vnni", &tiers, NULL), STATUS_OK);
-    assert_int_equal(tiers, all);
+    unsigned tiers = cpu_detect();
+    assert_true(tiers & CPU_TIER_scalar);
+    assert_int_equal(tiers & ~all_tiers(), 0);
+    /* avxvnni and avx512vnni are built with avx2's instructions, i8mm with dotprod's */
+    if (tiers & (CPU_TIER_avxvnni | CPU_TIER_avx512vnni)) assert_true(tiers & CPU_TIER_avx2);
+    if (tiers & CPU_TIER_i8mm) assert_true(tiers & CPU_TIER_dotprod);
+#if defined(__x86_64__)
+    assert_int_equal(tiers & (CPU_TIER_neon | CPU_TIER_dotprod | CPU_TIER_i8mm), 0);
+#else
+    assert_int_equal(tiers & (CPU_TIER_avx2 | CPU_TIER_avxvnni | CPU_TIER_avx512vnni), 0);
+#endif
 }
 
-static void errors_name_the_tier_and_what_is_known(void **state) {
-    static const char *const unknown[] = {"", "AVX2", "avx", "avx2 ", "avx512", "frob"};
-    unsigned tiers = 99;
-    (void)state;
-    for (int i = 0; i < 6; i++) {
-        struct status_note note = {0};
-        assert_int_equal(cpu_mask(cpu_detect(), unknown[i], &tiers, &note), STATUS_INVALID);
-        assert_non_null(strstr(note.text, unknown[i]));
-        for (int t = 0; t < cpu_n_tiers(); t++) assert_non_null(strstr(note.text, cpu_tier_name(t)));
-    }
-    struct status_note note = {0};
-    assert_int_equal(cpu_mask(CPU_TIER_scalar, "avx2", &tiers, &note), STATUS_INVALID);
-    assert_non_null(strstr(note.text, "'avx2': this CPU does not have it"));
-    assert_int_equal(tiers, 99);
-}
-
-static void tiers_have_names_and_texts(void **state) {
+static void a_mask_keeps_its_tier_and_what_is_below(void **state) {
     (void)state;
     for (int i = 0; i < cpu_n_tiers(); i++) {
-        assert_true(strlen(cpu_tier_name(i)) > 2 && strlen(cpu_tier_text(i)) > 5);
+        unsigned tiers = 0;
+        assert_int_equal(cpu_mask(all_tiers(), cpu_tier_name(i), &tiers, NULL), STATUS_OK);
+        assert_int_equal(tiers, (2u << i) - 1);
+        /* gaps stay gaps */
+        unsigned some = (1u << i) | CPU_TIER_scalar;
+        assert_int_equal(cpu_mask(some, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
+        assert_int_equal(tiers, some);
+    }
+    unsigned tiers = 0;
+    assert_int_equal(cpu_mask(cpu_detect(), "scalar", &tiers, NULL), STATUS_OK);
+    assert_int_equal(tiers, CPU_TIER_scalar);
+}
+
+static void an_unknown_tier_is_refused_with_the_known_ones(void **state) {
+    (void)state;
+    static const char *const names[] = {"", "avx", "avx22", "AVX2", "scalar ", "avx512vnn", "sse4"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct status_note note = {0};
+        unsigned tiers = 0xabc;
+        assert_int_equal(cpu_mask(all_tiers(), names[i], &tiers, &note), STATUS_INVALID);
+        assert_int_equal(tiers, 0xabc);
+        char quoted[64];
+        snprintf(quoted, sizeof quoted, "'%s'", names[i]);
+        assert_non_null(strstr(note.text, quoted));
+        assert_non_null(strstr(note.text, "unknown"));
+        for (int t = 0; t < cpu_n_tiers(); t++) assert_non_null(strstr(note.text, cpu_tier_name(t)));
+    }
+}
+
+static void a_tier_that_this_cpu_lacks_is_refused_by_name(void **state) {
+    (void)state;
+    for (int i = 1; i < cpu_n_tiers(); i++) {
+        struct status_note note = {0};
+        unsigned tiers = 0xabc;
+        assert_int_equal(cpu_mask(all_tiers() & ~(1u << i), cpu_tier_name(i), &tiers, &note), STATUS_INVALID);
+        assert_int_equal(tiers, 0xabc);
+        assert_non_null(strstr(note.text, cpu_tier_name(i)));
+        assert_null(strstr(note.text, "unknown"));
+    }
+}
+
+static void names_and_texts_are_there(void **state) {
+    (void)state;
+    for (int i = 0; i < cpu_n_tiers(); i++) {
+        assert_true(cpu_tier_name(i)[0] && cpu_tier_text(i)[0]);
         for (int j = 0; j < i; j++) assert_string_not_equal(cpu_tier_name(i), cpu_tier_name(j));
     }
 }
 
+static void usable_cpus_follow_the_affinity_mask(void **state) {
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    int n = cpu_n_usable();
+    assert_true(n >= 1 && n <= CPU_COUNT(&all));
+    int first = 0;
+    while (!CPU_ISSET(first, &all)) first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    int n_of_one = cpu_n_usable();
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(n_of_one, 1);
+    assert_int_equal(cpu_n_usable(), n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scalar_is_always_there),
-        cmocka_unit_test(a_mask_keeps_the_tier_and_the_worse_ones),
-        cmocka_unit_test(errors_name_the_tier_and_what_is_known),
-        cmocka_unit_test(tiers_have_names_and_texts),
+        cmocka_unit_test(what_is_detected_is_known_and_holds_scalar),
+        cmocka_unit_test(a_mask_keeps_its_tier_and_what_is_below),
+        cmocka_unit_test(an_unknown_tier_is_refused_with_the_known_ones),
+        cmocka_unit_test(a_tier_that_this_cpu_lacks_is_refused_by_name),
+        cmocka_unit_test(names_and_texts_are_there),
+        cmocka_unit_test(usable_cpus_follow_the_affinity_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

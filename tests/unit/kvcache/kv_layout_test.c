@@ -1,70 +1,130 @@
 #include "kvcache/kv_layout.h"
 
+#include <limits.h>
+#include <stdint.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "support/test.h"
 
-static void sizes_add_up(void **state) {
+static struct kv_layout make(enum dtype dtype, int n_layers, int n_kv_heads, int head_dim, int block_tokens,
+                             int n_blocks) {
     struct kv_layout layout;
+    struct status_note note = {0};
+    if (kv_layout_init(&layout, dtype, n_layers, n_kv_heads, head_dim, block_tokens, n_blocks, &note))
+        fail_msg("%s", note.text);
+    return layout;
+}
+
+static void sizes_are_those_of_the_numbers(void **state) {
     (void)state;
-    for (int f16 = 0; f16 < 2; f16++) {
-        size_t item = f16 ? 2 : 4;
-        assert_int_equal(kv_layout_init(&layout, f16 ? DTYPE_F16 : DTYPE_F32, 3, 2, 64, 32, 10, NULL), STATUS_OK);
-        assert_int_equal(layout.head_bytes, 2 * 64 * 32 * item);
-        assert_int_equal(layout.block_bytes, 2 * layout.head_bytes);
-        assert_int_equal(layout.layer_bytes, 10 * layout.block_bytes);
-        assert_int_equal(layout.pool_bytes, 3 * layout.layer_bytes);
-        assert_int_equal(kv_layout_token_bytes(&layout), 3 * 2 * 2 * 64 * item);
-        assert_int_equal(kv_layout_token_bytes(&layout) * 32 * 10, layout.pool_bytes);
+    /* SmolLM2's shape: 30 layers, 3 KV heads of 64 */
+    struct kv_layout f16 = make(DTYPE_F16, 30, 3, 64, 16, 100);
+    assert_int_equal(f16.head_bytes, 4096);
+    assert_int_equal(f16.block_bytes, 12288);
+    assert_int_equal(f16.layer_bytes, 1228800);
+    assert_int_equal(f16.pool_bytes, 36864000);
+    assert_int_equal(kv_layout_token_bytes(&f16), 23040);
+    struct kv_layout f32 = make(DTYPE_F32, 30, 3, 64, 64, 25);
+    assert_int_equal(kv_layout_token_bytes(&f32), 46080);
+    assert_int_equal(f32.pool_bytes, (size_t)46080 * 64 * 25);
+    assert_int_equal(f32.n_groups, 1);
+    assert_true(f32.dtype == DTYPE_F32 && f32.n_layers == 30 && f32.n_kv_heads == 3 && f32.head_dim == 64 &&
+                f32.block_tokens == 64 && f32.n_blocks == 25);
+}
+
+static void sizes_do_not_wrap_at_32_bits(void **state) {
+    (void)state;
+    struct kv_layout layout = make(DTYPE_F16, 126, 128, 128, 64, 100000);
+    assert_true(layout.pool_bytes == (size_t)126 * 128 * 128 * 64 * 2 * 2 * 100000);
+    size_t last = kv_layout_v_off(&layout, 125, 99999, 127);
+    assert_true(last + layout.head_bytes / 2 == layout.pool_bytes);
+}
+
+static void mark(uint8_t *owners, size_t off, size_t n_bytes, size_t pool_bytes) {
+    assert_true(off <= pool_bytes && n_bytes <= pool_bytes - off);
+    for (size_t i = 0; i < n_bytes; i++) owners[off + i]++;
+}
+
+static void every_byte_belongs_to_one_place(void **state) {
+    (void)state;
+    static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_F32};
+    for (int d = 0; d < 2; d++) {
+        for (int block_tokens = 16; block_tokens <= 64; block_tokens *= 2) {
+            struct kv_layout layout = make(dtypes[d], 3, 2, 48, block_tokens, 5);
+            size_t part_bytes = 48 * (size_t)block_tokens * (d ? 4 : 2);
+            uint8_t *owners = mem_alloc(layout.pool_bytes);
+            assert_non_null(owners);
+            for (int layer = 0; layer < 3; layer++) {
+                for (uint32_t block = 0; block < 5; block++) {
+                    for (int head = 0; head < 2; head++) {
+                        size_t k_off = kv_layout_k_off(&layout, layer, block, head);
+                        size_t v_off = kv_layout_v_off(&layout, layer, block, head);
+                        assert_true(v_off == k_off + part_bytes); /* K and V of a head are contiguous */
+                        mark(owners, k_off, part_bytes, layout.pool_bytes);
+                        mark(owners, v_off, part_bytes, layout.pool_bytes);
+                    }
+                }
+            }
+            for (size_t i = 0; i < layout.pool_bytes; i++) assert_int_equal(owners[i], 1);
+            mem_free(owners);
+        }
     }
 }
 
-/* Every (layer, block, head) has its own K and V, and together they fill the pool. */
-static void pieces_tile_the_pool(void **state) {
-    enum { LAYERS = 3, BLOCKS = 4, HEADS = 2 };
-    struct kv_layout layout;
-    static unsigned char used[LAYERS * BLOCKS * HEADS * 2];
+static void a_block_of_a_layer_is_contiguous(void **state) {
     (void)state;
-    assert_int_equal(kv_layout_init(&layout, DTYPE_F16, LAYERS, HEADS, 16, 16, BLOCKS, NULL), STATUS_OK);
-    size_t half = layout.head_bytes / 2;
-    for (int layer = 0; layer < LAYERS; layer++)
-        for (uint32_t block = 0; block < BLOCKS; block++)
-            for (int head = 0; head < HEADS; head++) {
-                size_t offs[2] = {kv_layout_k_off(&layout, layer, block, head),
-                                  kv_layout_v_off(&layout, layer, block, head)};
-                for (int i = 0; i < 2; i++) {
-                    assert_int_equal(offs[i] % half, 0);
-                    assert_true(offs[i] + half <= layout.pool_bytes);
-                    assert_int_equal(used[offs[i] / half]++, 0);
-                }
-            }
-    for (size_t i = 0; i < sizeof used; i++) assert_int_equal(used[i], 1);
+    struct kv_layout layout = make(DTYPE_F16, 2, 3, 32, 16, 4);
+    for (int head = 0; head < 3; head++)
+        assert_true(kv_layout_k_off(&layout, 1, 2, head) ==
+                    kv_layout_k_off(&layout, 1, 2, 0) + (size_t)head * layout.head_bytes);
+    assert_true(kv_layout_k_off(&layout, 1, 3, 0) - kv_layout_k_off(&layout, 1, 2, 0) == layout.block_bytes);
 }
 
-static void expect(enum status status, enum dtype dtype, int n_layers, int head_dim, int block_tokens, int n_blocks,
-                   const char *word) {
-    struct kv_layout layout;
-    struct status_note note = {0};
-    assert_int_equal(kv_layout_init(&layout, dtype, n_layers, 8, head_dim, block_tokens, n_blocks, &note), status);
-    if (!strstr(note.text, word)) fail_msg("'%s' does not say '%s'", note.text, word);
-}
-
-static void what_has_no_layout_is_refused(void **state) {
+static void what_cannot_be_laid_out_is_refused(void **state) {
     (void)state;
-    expect(STATUS_INVALID, DTYPE_Q8_0, 2, 64, 16, 10, "Q8_0");
-    expect(STATUS_INVALID, DTYPE_BF16, 2, 64, 16, 10, "BF16");
-    expect(STATUS_INVALID, DTYPE_F16, 2, 64, 17, 10, "17");
-    expect(STATUS_INVALID, DTYPE_F16, 2, 64, 128, 10, "128");
-    expect(STATUS_INVALID, DTYPE_F16, 2, 64, 0, 10, "0");
-    expect(STATUS_INVALID, DTYPE_F16, 2, 24, 16, 10, "24");
-    expect(STATUS_LIMIT, DTYPE_F32, INT32_MAX, 256, 64, INT32_MAX, "");
+    static const struct {
+        enum dtype dtype;
+        int n_layers, n_kv_heads, head_dim, block_tokens, n_blocks;
+        enum status status;
+        const char *word;
+    } cases[] = {
+        {DTYPE_Q8_0, 1, 1, 64, 16, 1, STATUS_INVALID, "Q8_0"},
+        {DTYPE_BF16, 1, 1, 64, 16, 1, STATUS_INVALID, "BF16"},
+        {DTYPE_F16, 1, 1, 64, 0, 1, STATUS_INVALID, "block of 0"},
+        {DTYPE_F16, 1, 1, 64, 8, 1, STATUS_INVALID, "block of 8"},
+        {DTYPE_F16, 1, 1, 64, 48, 1, STATUS_INVALID, "block of 48"},
+        {DTYPE_F16, 1, 1, 64, 128, 1, STATUS_INVALID, "block of 128"},
+        {DTYPE_F16, 1, 1, 64, -16, 1, STATUS_INVALID, "block of -16"},
+        {DTYPE_F16, 1, 1, 0, 16, 1, STATUS_INVALID, "head size 0"},
+        {DTYPE_F16, 1, 1, -16, 16, 1, STATUS_INVALID, "head size -16"},
+        {DTYPE_F16, 1, 1, 72, 16, 1, STATUS_INVALID, "head size 72"},
+        {DTYPE_F16, 0, 1, 64, 16, 1, STATUS_INVALID, "0 layers"},
+        {DTYPE_F16, -1, 1, 64, 16, 1, STATUS_INVALID, "-1 layers"},
+        {DTYPE_F16, 1, 0, 64, 16, 1, STATUS_INVALID, "0 heads"},
+        {DTYPE_F16, 1, 1, 64, 16, 0, STATUS_INVALID, "0 blocks"},
+        {DTYPE_F16, 1, 1, 64, 16, -1, STATUS_INVALID, "-1 blocks"},
+        {DTYPE_F16, INT_MAX, INT_MAX, 64, 16, INT_MAX, STATUS_LIMIT, "2147483647 blocks"},
+        {DTYPE_F32, INT_MAX, 64, INT_MAX - 15, 64, 1, STATUS_LIMIT, "2147483647 layers"},
+        /* products that wrap to something small: 2^12 * 2^26 * 2^26 = 2^64 */
+        {DTYPE_F16, 1 << 26, 1, 64, 16, 1 << 26, STATUS_LIMIT, "67108864 blocks"},
+        {DTYPE_F16, 1 << 26, 1 << 26, 64, 16, 1, STATUS_LIMIT, "67108864 heads"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct kv_layout layout;
+        struct status_note note = {0};
+        enum status status = kv_layout_init(&layout, cases[i].dtype, cases[i].n_layers, cases[i].n_kv_heads,
+                                            cases[i].head_dim, cases[i].block_tokens, cases[i].n_blocks, &note);
+        assert_int_equal(status, cases[i].status);
+        if (!strstr(note.text, cases[i].word)) fail_msg("no '%s' in: %s", cases[i].word, note.text);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_add_up),
-        cmocka_unit_test(pieces_tile_the_pool),
-        cmocka_unit_test(what_has_no_layout_is_refused),
+        cmocka_unit_test(sizes_are_those_of_the_numbers),     cmocka_unit_test(sizes_do_not_wrap_at_32_bits),
+        cmocka_unit_test(every_byte_belongs_to_one_place),    cmocka_unit_test(a_block_of_a_layer_is_contiguous),
+        cmocka_unit_test(what_cannot_be_laid_out_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

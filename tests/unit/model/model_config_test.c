@@ -9,209 +9,382 @@
 #include "support/test.h"
 #include "weights/gguf_write.h"
 
-/* Keys of a good file; a test leaves one out, changes one or adds some. value NAN: a text. */
-struct key {
-    const char *name;
-    double value;
-    bool is_real;
-    const char *text;
-};
+static char folder[64], path[96];
 
-static const struct key good_keys[] = {
-    {"llama.block_count", 2, false, NULL},
-    {"llama.embedding_length", 256, false, NULL},
-    {"llama.feed_forward_length", 512, false, NULL},
-    {"llama.context_length", 4096, false, NULL},
-    {"llama.attention.head_count", 4, false, NULL},
-    {"llama.attention.head_count_kv", 2, false, NULL},
-    {"llama.attention.layer_norm_rms_epsilon", 1e-5, true, NULL},
-};
-#define N_GOOD ((int)(sizeof good_keys / sizeof good_keys[0]))
-
-static enum status write_key(struct gguf_write *w, const struct key *key, struct status_note *note) {
-    if (key->text) return gguf_write_key_text(w, key->name, key->text, strlen(key->text), note);
-    if (key->is_real) return gguf_write_key_real(w, key->name, GGUF_F32, key->value, note);
-    return gguf_write_key_int(w, key->name, GGUF_U32, (int64_t)key->value, note);
+static int make_folder(void **state) {
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/kvick-model-config-XXXXXX");
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    return 0;
 }
 
-/* The good keys but those whose names extra repeats, then extra (name NULL at its end; a key without value and text is
- * left out of the file); factors: rope_freqs.weight, or NULL. */
-static enum status read_config(const struct key *extra, const float *factors, int n_factors, struct model_config *out,
-                               struct status_note *note) {
-    char path[] = "/tmp/kvick-config-XXXXXX";
-    struct gguf_write *w;
-    struct gguf *gguf = NULL;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    uint64_t dims[1] = {(uint64_t)(factors ? n_factors : 1)};
-    float one = 1;
-    enum status status = gguf_write_create(&w, path, note);
-    if (!status) status = gguf_write_key_text(w, "general.architecture", "llama", 5, note);
-    for (int i = 0; !status && i < N_GOOD; i++) {
-        const struct key *key = extra;
-        while (key && key->name && strcmp(key->name, good_keys[i].name) != 0) key++;
-        if (!key || !key->name) status = write_key(w, &good_keys[i], note);
-    }
-    for (const struct key *key = extra; !status && key && key->name; key++)
-        if (key->text || !isnan(key->value)) status = write_key(w, key, note);
-    if (!status) status = gguf_write_tensor(w, factors ? "rope_freqs.weight" : "unused", DTYPE_F32, 1, dims, note);
-    if (!status) status = gguf_write_begin_data(w, note);
-    if (!status) status = gguf_write_data(w, factors ? factors : &one, dims[0] * sizeof(float), note);
-    if (!status) status = gguf_write_finish(w, note);
-    gguf_write_destroy(&w);
-    if (!status) status = gguf_open(&gguf, path, note);
-    if (status) fail_msg("the test's own file: %s", note->text);
-    status = model_config_read(out, gguf, note);
-    gguf_close(&gguf);
+static int remove_folder(void **state) {
+    (void)state;
     unlink(path);
+    return rmdir(folder);
+}
+
+/* One key of a file to be made. text: a text; else a number, whole unless is_real. */
+struct key {
+    const char *name, *text;
+    double value;
+    bool is_real, is_absent;
+};
+
+#define INT_KEY(name, value)                                                                                           \
+    { name, NULL, value, false, false }
+#define REAL_KEY(name, value)                                                                                          \
+    { name, NULL, value, true, false }
+#define TEXT_KEY(name, text)                                                                                           \
+    { name, text, 0, false, false }
+#define NO_KEY(name)                                                                                                   \
+    { name, NULL, 0, false, true }
+
+static const struct key usual_keys[] = {
+    TEXT_KEY("general.architecture", "llama"),   INT_KEY("llama.block_count", 4),
+    INT_KEY("llama.embedding_length", 256),      INT_KEY("llama.feed_forward_length", 512),
+    INT_KEY("llama.context_length", 2048),       INT_KEY("llama.attention.head_count", 8),
+    INT_KEY("llama.attention.head_count_kv", 2), REAL_KEY("llama.attention.layer_norm_rms_epsilon", 1e-5),
+};
+
+#define N_USUAL (sizeof usual_keys / sizeof usual_keys[0])
+
+struct factors {
+    int n;
+    const float *values;
+};
+
+static enum status write_key(struct gguf_write *writer, const struct key *key) {
+    if (key->is_absent) return STATUS_OK;
+    if (key->text) return gguf_write_key_text(writer, key->name, key->text, strlen(key->text), NULL);
+    if (key->is_real) return gguf_write_key_real(writer, key->name, GGUF_F64, key->value, NULL);
+    return gguf_write_key_int(writer, key->name, GGUF_I64, (int64_t)key->value, NULL);
+}
+
+static bool is_among(const char *name, const struct key *keys, size_t n_keys) {
+    for (size_t i = 0; i < n_keys; i++)
+        if (strcmp(name, keys[i].name) == 0) return true;
+    return false;
+}
+
+/* Reads a file of the usual keys, with others in place of some or besides. */
+static enum status read_config(struct model_config *config, const struct key *own, size_t n_own,
+                               const struct factors *factors, struct status_note *note) {
+    struct gguf_write *writer;
+    struct gguf *gguf;
+    assert_int_equal(gguf_write_create(&writer, path, note), STATUS_OK);
+    for (size_t i = 0; i < N_USUAL; i++)
+        if (!is_among(usual_keys[i].name, own, n_own)) assert_int_equal(write_key(writer, &usual_keys[i]), STATUS_OK);
+    for (size_t i = 0; i < n_own; i++) assert_int_equal(write_key(writer, &own[i]), STATUS_OK);
+    uint64_t dims[] = {factors ? (uint64_t)factors->n : 1};
+    const float one = 1;
+    const char *name = factors ? "rope_freqs.weight" : "unused.weight";
+    assert_int_equal(gguf_write_tensor(writer, name, DTYPE_F32, 1, dims, note), STATUS_OK);
+    assert_int_equal(gguf_write_begin_data(writer, note), STATUS_OK);
+    assert_int_equal(gguf_write_data(writer, factors ? factors->values : &one, dims[0] * sizeof(float), note),
+                     STATUS_OK);
+    if (gguf_write_finish(writer, note)) fail_msg("%s", note->text);
+    gguf_write_destroy(&writer);
+    if (gguf_open(&gguf, path, note)) fail_msg("%s", note->text);
+    enum status status = model_config_read(config, gguf, note);
+    gguf_close(&gguf);
     return status;
 }
 
-static void the_good_file_is_read(void **state) {
-    struct model_config config;
+static void read_good(struct model_config *config, const struct key *own, size_t n_own, const struct factors *factors) {
     struct status_note note = {0};
+    if (read_config(config, own, n_own, factors, &note)) fail_msg("%s", note.text);
+}
+
+static void expect_refusal(const struct key *own, size_t n_own, const struct factors *factors, const char *word,
+                           const char *value) {
+    static struct model_config config;
+    struct status_note note = {0};
+    enum status status = read_config(&config, own, n_own, factors, &note);
+    if (status == STATUS_OK) fail_msg("%s %s: not refused", word, value);
+    /* a key that is absent or of another kind is the reader's INVALID, everything else FORMAT */
+    assert_true(status == STATUS_FORMAT || status == STATUS_INVALID);
+    if (!strstr(note.text, word)) fail_msg("no '%s' in: %s", word, note.text);
+    if (!strstr(note.text, value)) fail_msg("no '%s' in: %s", value, note.text);
+}
+
+/* ---- common keys ---- */
+
+static void the_usual_keys_make_a_config(void **state) {
     (void)state;
-    if (read_config(NULL, NULL, 0, &config, &note)) fail_msg("%s", note.text);
+    static struct model_config config;
+    read_good(&config, NULL, 0, NULL);
     assert_string_equal(config.arch, "llama");
-    assert_int_equal(config.n_layers, 2);
-    assert_int_equal(config.head_dim, 64);
+    assert_int_equal(config.n_layers, 4);
+    assert_int_equal(config.d_model, 256);
+    assert_int_equal(config.d_ff, 512);
+    assert_int_equal(config.max_context, 2048);
+    assert_int_equal(config.n_heads, 8);
     assert_int_equal(config.n_kv_heads, 2);
-    assert_true(config.query_scale == 0.125f);
-    assert_int_equal(config.ropes[0].n_pairs, 32);
-    for (int i = 0; i < 32; i++) assert_true(fabs(config.ropes[0].inv_freq[i] / pow(10000, -i / 32.0) - 1) < 1e-12);
+    assert_int_equal(config.head_dim, 32);
+    assert_int_equal(config.n_vocab, 0);
+    assert_true(config.norm_eps == 1e-5f && config.embed_scale == 1);
+    assert_true(config.query_scale == (float)(1 / sqrt(32)));
+    for (int i = 0; i < 4; i++) assert_true(config.layers[i].window == 0 && config.layers[i].rope_idx == 0);
+    assert_int_equal(config.ropes[0].n_pairs, 16);
     assert_true(config.ropes[0].magnitude == 1);
+    for (int i = 0; i < 16; i++) assert_true(config.ropes[0].inv_freq[i] == pow(10000, -i / 16.0));
 }
 
-static void every_needed_key_is_missed(void **state) {
+static void each_key_that_a_model_must_have_is_missed_by_name(void **state) {
     (void)state;
-    for (int i = 0; i < N_GOOD; i++) {
-        struct model_config config;
-        struct status_note note = {0};
-        struct key extra[] = {{good_keys[i].name, NAN, true, NULL}, {0}};
-        if (strstr(good_keys[i].name, "head_count_kv")) continue; /* head_count stands in */
-        assert_int_equal(read_config(extra, NULL, 0, &config, &note), STATUS_FORMAT);
-        if (!strstr(note.text, good_keys[i].name)) fail_msg("%s: %s", good_keys[i].name, note.text);
+    for (size_t i = 0; i < N_USUAL; i++) {
+        if (strcmp(usual_keys[i].name, "llama.attention.head_count_kv") == 0) continue; /* head_count then */
+        struct key absent[] = {NO_KEY(usual_keys[i].name)};
+        expect_refusal(absent, 1, NULL, usual_keys[i].name, "missing");
     }
 }
 
-static void senseless_values_are_named(void **state) {
-    static const struct key bad[] = {
-        {"llama.block_count", 0, false, NULL},
-        {"llama.block_count", 257, false, NULL},
-        {"llama.embedding_length", 0, false, NULL},
-        {"llama.embedding_length", 4000000000.0, false, NULL},
-        {"llama.embedding_length", 257, false, NULL},
-        {"llama.context_length", 0, false, NULL},
-        {"llama.attention.head_count", 0, false, NULL},
-        {"llama.attention.head_count_kv", 0, false, NULL},
-        {"llama.attention.head_count_kv", 3, false, NULL},
-        {"llama.attention.head_count_kv", 8, false, NULL},
-        {"llama.attention.key_length", 8, false, NULL},
-        {"llama.attention.value_length", 32, false, NULL},
-        {"llama.attention.layer_norm_rms_epsilon", -1, true, NULL},
-        {"llama.attention.layer_norm_rms_epsilon", INFINITY, true, NULL},
-        {"llama.block_count", 0, false, "two"},
-        {"llama.rope.freq_base", 0, true, NULL},
-        {"llama.rope.freq_base", INFINITY, true, NULL},
-        {"llama.rope.dimension_count", 65, false, NULL},
-        {"llama.rope.dimension_count", 63, false, NULL},
-        {"llama.rope.dimension_count", 128, false, NULL},
+static void numbers_out_of_range_are_named_with_their_value(void **state) {
+    (void)state;
+    static const struct {
+        struct key key;
+        const char *value;
+    } cases[] = {
+        {INT_KEY("llama.block_count", 0), "0"},
+        {INT_KEY("llama.block_count", MODEL_MAX_LAYERS + 1), "257"},
+        {INT_KEY("llama.block_count", 4294967300.0), "4294967300"}, /* 4 in 32 bits */
+        {INT_KEY("llama.block_count", -1), "-1"},
+        {TEXT_KEY("llama.block_count", "4"), "block_count"},
+        {REAL_KEY("llama.block_count", 4), "block_count"},
+        {INT_KEY("llama.embedding_length", 0), "0"},
+        {INT_KEY("llama.embedding_length", 1048577), "1048577"},
+        {INT_KEY("llama.feed_forward_length", 0), "0"},
+        {INT_KEY("llama.feed_forward_length", 1e12), "1000000000000"},
+        {INT_KEY("llama.context_length", 0), "0"},
+        {INT_KEY("llama.context_length", (1 << 24) + 1), "16777217"},
+        {INT_KEY("llama.attention.head_count", 0), "0"},
+        {INT_KEY("llama.attention.head_count", 5000), "5000"},
+        {INT_KEY("llama.attention.key_length", 8), "8"},
+        {INT_KEY("llama.attention.key_length", 512), "512"},
+        {REAL_KEY("llama.attention.layer_norm_rms_epsilon", NAN), "finite"},
+        {REAL_KEY("llama.attention.layer_norm_rms_epsilon", INFINITY), "finite"},
+        {REAL_KEY("llama.attention.layer_norm_rms_epsilon", -1e-5), "-1e-05"},
+        {REAL_KEY("llama.attention.layer_norm_rms_epsilon", 1), "1"},
+        {TEXT_KEY("llama.attention.layer_norm_rms_epsilon", "x"), "epsilon"},
+        {REAL_KEY("llama.rope.freq_base", 0), "0"},
+        {REAL_KEY("llama.rope.freq_base", -10000), "-10000"},
+        {REAL_KEY("llama.rope.freq_base", 1), "1"},
+        {REAL_KEY("llama.rope.freq_base", NAN), "finite"},
+        {REAL_KEY("llama.rope.freq_base", 1e13), "1e+13"},
+        {INT_KEY("llama.rope.dimension_count", 0), "0"},
+        {INT_KEY("llama.rope.dimension_count", 33), "33"},
+        {INT_KEY("llama.rope.dimension_count", 31), "31"},
     };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refusal(&cases[i].key, 1, NULL, cases[i].key.name, cases[i].value);
+}
+
+static void an_architecture_without_a_usable_name_is_refused(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct model_config config;
-        struct status_note note = {0};
-        struct key extra[] = {bad[i], {0}};
-        if (read_config(extra, NULL, 0, &config, &note) == STATUS_OK)
-            fail_msg("%s %g is taken", bad[i].name, bad[i].value);
-        if (!strstr(note.text, bad[i].name)) fail_msg("%s %g: %s", bad[i].name, bad[i].value, note.text);
+    struct key empty[] = {TEXT_KEY("general.architecture", "")};
+    expect_refusal(empty, 1, NULL, "general.architecture", "0 bytes");
+    struct key number[] = {INT_KEY("general.architecture", 3)};
+    expect_refusal(number, 1, NULL, "general.architecture", "");
+    struct key longer[] = {TEXT_KEY("general.architecture", "abcdefghijklmnopqrstuvwxyzabcdefgh")};
+    expect_refusal(longer, 1, NULL, "general.architecture", "34 bytes");
+}
+
+/* ---- heads ---- */
+
+static void head_counts_that_fit_are_taken(void **state) {
+    (void)state;
+    static const struct {
+        int n_heads, n_kv_heads, d_model, head_dim;
+    } cases[] = {{8, 8, 256, 32},   {8, 4, 256, 32}, {8, 2, 256, 32}, {8, 1, 256, 32},
+                 {32, 4, 1024, 32}, {6, 3, 192, 32}, {9, 3, 576, 64}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static struct model_config config;
+        struct key keys[] = {INT_KEY("llama.attention.head_count", cases[i].n_heads),
+                             INT_KEY("llama.attention.head_count_kv", cases[i].n_kv_heads),
+                             INT_KEY("llama.embedding_length", cases[i].d_model)};
+        read_good(&config, keys, 3, NULL);
+        assert_int_equal(config.n_heads, cases[i].n_heads);
+        assert_int_equal(config.n_kv_heads, cases[i].n_kv_heads);
+        assert_int_equal(config.head_dim, cases[i].head_dim);
     }
+    static struct model_config config;
+    struct key absent[] = {NO_KEY("llama.attention.head_count_kv")};
+    read_good(&config, absent, 1, NULL);
+    assert_int_equal(config.n_kv_heads, 8);
+    /* a head size of its own, as in qwen3: not width / heads */
+    struct key own_size[] = {INT_KEY("llama.attention.key_length", 128), INT_KEY("llama.attention.value_length", 128),
+                             INT_KEY("llama.embedding_length", 250)};
+    read_good(&config, own_size, 3, NULL);
+    assert_int_equal(config.head_dim, 128);
+    assert_int_equal(config.ropes[0].n_pairs, 64);
+    assert_true(config.query_scale == (float)(1 / sqrt(128)));
 }
 
-static void an_unknown_scaling_is_refused(void **state) {
-    struct model_config config;
-    struct status_note note = {0};
-    struct key extra[] = {
-        {"llama.rope.scaling.type", NAN, false, "frob"}, {"llama.rope.scaling.factor", 4, true, NULL}, {0}};
+static void head_counts_that_do_not_fit_are_refused(void **state) {
     (void)state;
-    assert_int_equal(read_config(extra, NULL, 0, &config, &note), STATUS_FORMAT);
-    assert_non_null(strstr(note.text, "llama.rope.scaling.type is 'frob'"));
-    extra[0].text = "linear";
-    static const double factors[] = {0, 0.5, -2, INFINITY, 1e9};
-    for (int i = 0; i < 5; i++) {
-        extra[1].value = factors[i];
-        assert_int_equal(read_config(extra, NULL, 0, &config, &note), STATUS_FORMAT);
-        assert_non_null(strstr(note.text, "llama.rope.scaling.factor"));
+    struct key three_of_four[] = {INT_KEY("llama.attention.head_count", 4),
+                                  INT_KEY("llama.attention.head_count_kv", 3)};
+    expect_refusal(three_of_four, 2, NULL, "llama.attention.head_count_kv", "3");
+    struct key none[] = {INT_KEY("llama.attention.head_count_kv", 0)};
+    expect_refusal(none, 1, NULL, "llama.attention.head_count_kv", "0");
+    struct key more[] = {INT_KEY("llama.attention.head_count_kv", 16)};
+    expect_refusal(more, 1, NULL, "llama.attention.head_count_kv", "16");
+    struct key uneven[] = {INT_KEY("llama.embedding_length", 260)};
+    expect_refusal(uneven, 1, NULL, "llama.embedding_length", "260");
+    struct key thin[] = {INT_KEY("llama.embedding_length", 64)};
+    expect_refusal(thin, 1, NULL, "head size", "8");
+    struct key odd[] = {INT_KEY("llama.embedding_length", 8 * 40)};
+    expect_refusal(odd, 1, NULL, "head size", "40");
+    struct key wide[] = {INT_KEY("llama.embedding_length", 8 * 512)};
+    expect_refusal(wide, 1, NULL, "head size", "512");
+    struct key unequal[] = {INT_KEY("llama.attention.value_length", 64)};
+    expect_refusal(unequal, 1, NULL, "llama.attention.value_length", "64");
+}
+
+/* ---- rotation ---- */
+
+static bool is_near(double a, double b) {
+    return fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+static void part_of_a_head_may_turn(void **state) {
+    (void)state;
+    static struct model_config config;
+    struct key keys[] = {INT_KEY("llama.rope.dimension_count", 16), REAL_KEY("llama.rope.freq_base", 500000)};
+    read_good(&config, keys, 2, NULL);
+    assert_int_equal(config.ropes[0].n_pairs, 8);
+    for (int i = 0; i < 8; i++) assert_true(config.ropes[0].inv_freq[i] == pow(500000, -i / 8.0));
+}
+
+static void linear_scaling_slows_all_pairs(void **state) {
+    (void)state;
+    static struct model_config config;
+    struct key keys[] = {TEXT_KEY("llama.rope.scaling.type", "linear"), REAL_KEY("llama.rope.scaling.factor", 4)};
+    read_good(&config, keys, 2, NULL);
+    for (int i = 0; i < 16; i++) assert_true(is_near(config.ropes[0].inv_freq[i], pow(10000, -i / 16.0) / 4));
+    assert_true(config.ropes[0].magnitude == 1);
+    struct key none[] = {TEXT_KEY("llama.rope.scaling.type", "none")};
+    read_good(&config, none, 1, NULL);
+    assert_true(config.ropes[0].inv_freq[3] == pow(10000, -3 / 16.0));
+}
+
+/* By the published formula for base 10000, 32 pairs, factor 4, original context 2048 (betas 32 and 1): the ramp goes
+ * from pair floor(8.06) = 8 to ceil(20.1) = 21. */
+static void yarn_keeps_fast_pairs_and_slows_slow_ones(void **state) {
+    (void)state;
+    static struct model_config config;
+    struct key keys[] = {INT_KEY("llama.embedding_length", 8 * 64), TEXT_KEY("llama.rope.scaling.type", "yarn"),
+                         REAL_KEY("llama.rope.scaling.factor", 4),
+                         INT_KEY("llama.rope.scaling.original_context_length", 2048)};
+    read_good(&config, keys, 4, NULL);
+    assert_int_equal(config.ropes[0].n_pairs, 32);
+    for (int i = 0; i < 32; i++) {
+        double plain = pow(10000, -i / 32.0), ramp = i <= 8 ? 0 : i >= 21 ? 1 : (i - 8) / 13.0;
+        double expected = plain * (1 - ramp) + plain / 4 * ramp;
+        if (!is_near(config.ropes[0].inv_freq[i], expected))
+            fail_msg("pair %d: %.9g, not %.9g", i, config.ropes[0].inv_freq[i], expected);
     }
-    extra[1].value = NAN;
-    assert_int_equal(read_config(extra, NULL, 0, &config, &note), STATUS_FORMAT);
-    extra[0].text = "none";
-    assert_int_equal(read_config(extra, NULL, 0, &config, &note), STATUS_OK);
+    assert_true(is_near(config.ropes[0].magnitude, 0.1 * log(4) + 1));
 }
 
-static void linear_scaling_divides_all(void **state) {
-    struct model_config config;
-    struct status_note note = {0};
-    struct key extra[] = {
-        {"llama.rope.scaling.type", NAN, false, "linear"}, {"llama.rope.scaling.factor", 4, true, NULL}, {0}};
+static void scaling_that_is_not_understood_is_refused(void **state) {
     (void)state;
-    assert_int_equal(read_config(extra, NULL, 0, &config, &note), STATUS_OK);
-    for (int i = 0; i < 32; i++) assert_true(fabs(config.ropes[0].inv_freq[i] * 4 / pow(10000, -i / 32.0) - 1) < 1e-12);
-}
-
-/* Qwen's figures: base 1e6, factor 4 over 32,768; the ramp runs from pair 23.7 to 39.7 of head 128: floor, ceil. */
-static void yarn_keeps_fast_pairs_and_stretches_slow_ones(void **state) {
-    struct model_config config;
-    struct status_note note = {0};
-    struct key extra[] = {{"llama.attention.key_length", 128, false, NULL},
-                          {"llama.rope.freq_base", 1e6, true, NULL},
-                          {"llama.rope.scaling.type", NAN, false, "yarn"},
-                          {"llama.rope.scaling.factor", 4, true, NULL},
-                          {"llama.rope.scaling.original_context_length", 32768, false, NULL},
-                          {0}};
-    (void)state;
-    if (read_config(extra, NULL, 0, &config, &note)) fail_msg("%s", note.text);
-    for (int i = 0; i < 64; i++) {
-        double divisor = pow(1e6, -i / 64.0) / config.ropes[0].inv_freq[i], keep = 1 - (i - 23) / (40.0 - 23);
-        double expected = i <= 23 ? 1 : i >= 40 ? 4 : 1 / (keep + (1 - keep) / 4);
-        if (!(fabs(divisor / expected - 1) < 1e-9)) fail_msg("pair %d: %g, expected %g", i, divisor, expected);
-    }
-    assert_true(fabs(config.ropes[0].magnitude - (0.1 * log(4) + 1)) < 1e-12);
-}
-
-/* The divisors of a file are used as they are; head 128 of Llama 3.1. */
-static void llama3_divisors_come_from_the_tensor(void **state) {
-    struct model_config config;
-    struct status_note note = {0};
-    struct key extra[] = {
-        {"llama.attention.key_length", 128, false, NULL}, {"llama.rope.freq_base", 500000, true, NULL}, {0}};
-    static const float blend[] = {1.207484f, 1.553415f, 2.026313f, 2.694530f, 3.684253f, 5.257327f};
-    float factors[64];
-    (void)state;
-    for (int i = 0; i < 64; i++) factors[i] = i <= 28 ? 1 : i >= 35 ? 8 : blend[i - 29];
-    if (read_config(extra, factors, 64, &config, &note)) fail_msg("%s", note.text);
-    for (int i = 0; i < 64; i++)
-        assert_true(fabs(pow(500000, -i / 64.0) / config.ropes[0].inv_freq[i] / (double)factors[i] - 1) < 1e-9);
-    static const float bad[] = {0, -1, NAN, INFINITY};
+    struct key unknown[] = {TEXT_KEY("llama.rope.scaling.type", "longrope"), REAL_KEY("llama.rope.scaling.factor", 4)};
+    expect_refusal(unknown, 2, NULL, "llama.rope.scaling.type", "longrope");
+    struct key prefix[] = {TEXT_KEY("llama.rope.scaling.type", "yar"), REAL_KEY("llama.rope.scaling.factor", 4)};
+    expect_refusal(prefix, 2, NULL, "llama.rope.scaling.type", "'yar'");
+    struct key number[] = {INT_KEY("llama.rope.scaling.type", 1)};
+    expect_refusal(number, 1, NULL, "llama.rope.scaling.type", "");
+    struct key no_factor[] = {TEXT_KEY("llama.rope.scaling.type", "linear")};
+    expect_refusal(no_factor, 1, NULL, "llama.rope.scaling.factor", "missing");
+    static const double wrong[] = {0, -4, 0.5, 1e7};
+    static const char *const texts[] = {"0", "-4", "0.5", "1e+07"};
     for (int i = 0; i < 4; i++) {
-        factors[5] = bad[i];
-        assert_int_equal(read_config(extra, factors, 64, &config, &note), STATUS_FORMAT);
-        assert_non_null(strstr(note.text, "rope_freqs.weight: divisor 5"));
+        struct key factor[] = {TEXT_KEY("llama.rope.scaling.type", "yarn"),
+                               REAL_KEY("llama.rope.scaling.factor", wrong[i])};
+        expect_refusal(factor, 2, NULL, "llama.rope.scaling.factor", texts[i]);
     }
-    assert_int_equal(read_config(extra, factors, 32, &config, &note), STATUS_FORMAT);
-    assert_non_null(strstr(note.text, "rope_freqs.weight"));
+    struct key no_context[] = {TEXT_KEY("llama.rope.scaling.type", "yarn"), REAL_KEY("llama.rope.scaling.factor", 4)};
+    expect_refusal(no_context, 2, NULL, "llama.rope.scaling.original_context_length", "missing");
+}
+
+/* The divisors of Llama-3.1-8B (head 128, base 500000, factor 8) and Llama-3.2-1B (head 64, factor 32), as a
+ * converter writes them into rope_freqs.weight. */
+static void llama3_divisors(float *out, int n_pairs, double factor) {
+    for (int i = 0; i < n_pairs; i++) {
+        double frequency = pow(500000, -(double)i / n_pairs), wave = 2 * 3.14159265358979323846 / frequency;
+        double smooth = (8192 / wave - 1) / (4 - 1);
+        if (wave < 8192 / 4.0)
+            out[i] = 1;
+        else if (wave > 8192)
+            out[i] = (float)factor;
+        else
+            out[i] = (float)(1 / ((1 - smooth) / factor + smooth));
+    }
+}
+
+static void llama3_divisors_are_applied(void **state) {
+    (void)state;
+    static const struct {
+        int head_dim;
+        double factor;
+        int first;
+        double known[6]; /* published, of pairs first.. */
+    } cases[] = {{128, 8, 29, {1.207484, 1.553415, 2.026313, 2.694530, 3.684253, 5.257327}},
+                 {64, 32, 14, {1, 1.651329, 3.292262, 9.666729, 32, 32}}};
+    for (int c = 0; c < 2; c++) {
+        static struct model_config config;
+        float divisors[64];
+        int n_pairs = cases[c].head_dim / 2;
+        llama3_divisors(divisors, n_pairs, cases[c].factor);
+        struct factors factors = {n_pairs, divisors};
+        struct key keys[] = {INT_KEY("llama.embedding_length", 8 * cases[c].head_dim),
+                             REAL_KEY("llama.rope.freq_base", 500000)};
+        read_good(&config, keys, 2, &factors);
+        for (int i = 0; i < n_pairs; i++) {
+            double divisor = pow(500000, -(double)i / n_pairs) / config.ropes[0].inv_freq[i];
+            double expected = i < cases[c].first        ? 1
+                              : i >= cases[c].first + 6 ? cases[c].factor
+                                                        : cases[c].known[i - cases[c].first];
+            if (fabs(divisor - expected) > 2e-6 * expected) fail_msg("pair %d: %.7f, not %.7f", i, divisor, expected);
+        }
+        assert_true(config.ropes[0].magnitude == 1);
+    }
+}
+
+static void divisors_that_make_no_sense_are_refused(void **state) {
+    (void)state;
+    float values[17];
+    struct factors factors = {17, values};
+    for (int i = 0; i < 17; i++) values[i] = 1;
+    expect_refusal(NULL, 0, &factors, "rope_freqs.weight", "16");
+    factors.n = 15;
+    expect_refusal(NULL, 0, &factors, "rope_freqs.weight", "16");
+    factors.n = 16;
+    static const float wrong[] = {0, -2, NAN, INFINITY, 1e10f};
+    static const char *const texts[] = {"0", "-2", "nan", "inf", "1e+10"};
+    for (int i = 0; i < 5; i++) {
+        values[15] = wrong[i];
+        expect_refusal(NULL, 0, &factors, "divisor 15", texts[i]);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_good_file_is_read),
-        cmocka_unit_test(every_needed_key_is_missed),
-        cmocka_unit_test(senseless_values_are_named),
-        cmocka_unit_test(an_unknown_scaling_is_refused),
-        cmocka_unit_test(linear_scaling_divides_all),
-        cmocka_unit_test(yarn_keeps_fast_pairs_and_stretches_slow_ones),
-        cmocka_unit_test(llama3_divisors_come_from_the_tensor),
+        cmocka_unit_test(the_usual_keys_make_a_config),
+        cmocka_unit_test(each_key_that_a_model_must_have_is_missed_by_name),
+        cmocka_unit_test(numbers_out_of_range_are_named_with_their_value),
+        cmocka_unit_test(an_architecture_without_a_usable_name_is_refused),
+        cmocka_unit_test(head_counts_that_fit_are_taken),
+        cmocka_unit_test(head_counts_that_do_not_fit_are_refused),
+        cmocka_unit_test(part_of_a_head_may_turn),
+        cmocka_unit_test(linear_scaling_slows_all_pairs),
+        cmocka_unit_test(yarn_keeps_fast_pairs_and_slows_slow_ones),
+        cmocka_unit_test(scaling_that_is_not_understood_is_refused),
+        cmocka_unit_test(llama3_divisors_are_applied),
+        cmocka_unit_test(divisors_that_make_no_sense_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

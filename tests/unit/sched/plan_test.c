@@ -1,238 +1,439 @@
-/* plan, decode, prefill and commit on sequences without a model: a random life of 1e4 steps. */
+/* The scheduler without a model. Every block slot carries, in place of K and V, a hash of the whole prefix that it was
+ * computed for, so that a row that would read another prefix's KV is seen wherever the fault lies: in a lookup, a copy,
+ * a twin, or a block given away too early. */
 #include "sched/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "base/hash.h"
-#include "base/mem.h"
 #include "base/rng.h"
 #include "sched/commit.h"
 #include "support/test.h"
 
+#define N_STEPS 10000
+#define BLOCK_TOKENS 4
+#define MAX_BLOCKS 40 /* of the pool */
 #define MAX_SEQUENCES 6
-#define MAX_ROWS 24
-#define MAX_LOGIT_ROWS 9
-#define BLOCK_TOKENS 16
-#define N_BLOCKS 24
-#define MAX_TOKENS 320 /* of one sequence: nearly the pool */
+#define MAX_TOKENS 48
+#define MAX_TABLE (MAX_TOKENS / BLOCK_TOKENS + 1)
+#define N_WORDS 3 /* small vocabulary: prefixes meet often */
 
-struct life {
-    struct plan plan;
-    struct plan_state state;
-    struct block_pool pool;
-    struct prefix_index index;
-    struct sequence sequences[MAX_SEQUENCES];
-    struct sequence *order[MAX_SEQUENCES];
-    uint32_t tokens[MAX_SEQUENCES][MAX_TOKENS];
-    block_id blocks[MAX_SEQUENCES][MAX_TOKENS / BLOCK_TOKENS + 2];
-    int n_rows_of[MAX_SEQUENCES][MAX_TOKENS]; /* how often each position was computed */
-    /* What each slot of the pool holds: the hash of all tokens up to it, 0 if nothing. */
-    uint64_t held[N_BLOCKS][BLOCK_TOKENS];
-    uint32_t at;
-    int n_finished, n_cancelled, n_cached, n_partial;
+struct slot {
+    struct sequence sequence;
+    uint32_t tokens[MAX_TOKENS];
+    block_id blocks[MAX_TABLE];
+    int n_times[MAX_TOKENS];  /* position was computed */
+    int n_logits[MAX_TOKENS]; /* its logits were wanted */
+    int number;               /* of arrival */
 };
 
-static uint32_t random_below(struct life *life, uint32_t n) {
-    uint32_t counter[4] = {life->at++, 0, 0, 0}, out[4];
-    rng_philox(99, counter, out);
-    return out[0] % n;
+struct world {
+    uint64_t seed;
+    uint32_t n_draws;
+    struct block_pool pool;
+    struct prefix_index index;
+    struct plan plan;
+    struct plan_state state;
+    struct sequence *order[MAX_SEQUENCES];
+    struct slot slots[MAX_SEQUENCES];
+    uint64_t kv[MAX_BLOCKS][BLOCK_TOKENS];
+    int n_arrived, last_started;
+    long n_steps, n_rows, n_hits, n_copies, n_cancels, n_finished, n_no_blocks, n_mixed, n_cut;
+};
+
+static int below(struct world *w, int n) {
+    return (int)(rng_uniform(w->seed, 0, w->n_draws++) * n);
 }
 
-static void start_life(struct life *life, bool has_cache) {
-    struct plan_limits limits = {MAX_SEQUENCES, MAX_ROWS, MAX_LOGIT_ROWS};
-    memset(life, 0, sizeof *life);
-    assert_int_equal(plan_init(&life->plan, &limits), STATUS_OK);
-    assert_int_equal(block_pool_init(&life->pool, N_BLOCKS), STATUS_OK);
-    if (has_cache)
-        assert_int_equal(prefix_index_init(&life->index, &life->pool, BLOCK_TOKENS, "m", 1, hash_sha256), STATUS_OK);
-    life->state = (struct plan_state){.limits = limits,
-                                      .sequences = life->order,
-                                      .pool = &life->pool,
-                                      .index = has_cache ? &life->index : NULL,
-                                      .block_tokens = BLOCK_TOKENS};
-}
-
-static void end_life(struct life *life) {
-    plan_deinit(&life->plan);
-    if (life->state.index) prefix_index_deinit(&life->index);
-    assert_int_equal(life->pool.n_free, N_BLOCKS);
-    block_pool_deinit(&life->pool);
-}
-
-/* Prompts come from few prefixes, so that they meet in the cache, in whole blocks and in parts of them. */
-static void arrive(struct life *life) {
-    int slot = 0;
-    while (slot < MAX_SEQUENCES && life->sequences[slot].state != SEQ_FREE) slot++;
-    if (slot == MAX_SEQUENCES) return;
-    int n_prompt = 1 + (int)random_below(life, random_below(life, 4) ? 60 : 250);
-    int max_new = (int)random_below(life, 40), n_shared = (int)random_below(life, (uint32_t)n_prompt + 1);
-    uint32_t family = random_below(life, 3);
-    for (int i = 0; i < n_prompt; i++)
-        life->tokens[slot][i] = i < n_shared ? family * 1000 + (uint32_t)i : random_below(life, 5);
-    memset(life->n_rows_of[slot], 0, sizeof life->n_rows_of[slot]);
-    life->sequences[slot] =
-        (struct sequence){.state = SEQ_WAITING,
-                          .request_id = life->at,
-                          .tokens = life->tokens[slot],
-                          .n_prompt = n_prompt,
-                          .n_tokens = n_prompt,
-                          .max_tokens = n_prompt + max_new,
-                          .logits_from = random_below(life, 4) ? n_prompt : (int)random_below(life, (uint32_t)n_prompt),
-                          .has_cache = random_below(life, 5) != 0,
-                          .blocks = life->blocks[slot]};
-    life->order[life->state.n_sequences++] = &life->sequences[slot];
-}
-
-static uint64_t prefix_hash(const uint32_t *tokens, int n) {
-    uint64_t hash = 1469598103934665603u;
-    for (int i = 0; i < n; i++) hash = (hash ^ tokens[i]) * 1099511628211u + 1;
+static uint64_t kv_of(const uint32_t *tokens, int pos) {
+    uint64_t hash = 77;
+    for (int i = 0; i <= pos; i++) hash = (hash ^ tokens[i]) * 0x9e3779b97f4a7c15u + 1;
     return hash;
 }
 
-/* What the model would do: copies, then writes each row's slot, and may read all slots before it. */
-static void compute(struct life *life) {
-    for (int i = 0; i < life->plan.n_copies; i++)
-        memcpy(life->held[life->plan.copies[i].to], life->held[life->plan.copies[i].from], sizeof life->held[0]);
-    commit_copies(&life->plan, &life->state);
-    for (int i = 0; i < life->plan.n_items; i++) {
-        const struct plan_item *item = &life->plan.items[i];
-        const struct sequence *sequence = item->sequence;
-        for (int pos = item->from; pos < item->to; pos++) {
-            block_id block = sequence->blocks[pos / BLOCK_TOKENS];
-            assert_int_equal(block_pool_n_refs(&life->pool, block), 1); /* nobody else's rows are overwritten */
-            life->held[block][pos % BLOCK_TOKENS] = prefix_hash(sequence->tokens, pos + 1);
-            life->n_rows_of[sequence - life->sequences][pos]++;
-        }
-        for (int pos = 0; pos < item->to; pos++) {
-            uint64_t held = life->held[sequence->blocks[pos / BLOCK_TOKENS]][pos % BLOCK_TOKENS];
-            if (held != prefix_hash(sequence->tokens, pos + 1))
-                fail_msg("position %d of %d: its slot holds another prefix (%d cached)", pos, item->to,
-                         sequence->n_cached_tokens);
-        }
-    }
+static struct slot *slot_of(struct sequence *sequence) {
+    return (struct slot *)((char *)sequence - offsetof(struct slot, sequence));
 }
 
-static void check_plan(const struct life *life) {
-    const struct plan *plan = &life->plan;
+static void open_world(struct world *w, uint64_t seed, struct plan_limits limits, int n_blocks, bool has_index) {
+    *w = (struct world){.seed = seed, .last_started = -1};
+    assert_true(n_blocks <= MAX_BLOCKS && limits.max_sequences <= MAX_SEQUENCES);
+    assert_int_equal(block_pool_init(&w->pool, n_blocks), STATUS_OK);
+    if (has_index)
+        assert_int_equal(prefix_index_init(&w->index, &w->pool, BLOCK_TOKENS, "m", 1, hash_sha256), STATUS_OK);
+    assert_int_equal(plan_init(&w->plan, &limits), STATUS_OK);
+    w->state = (struct plan_state){.limits = limits,
+                                   .sequences = w->order,
+                                   .pool = &w->pool,
+                                   .index = has_index ? &w->index : NULL,
+                                   .block_tokens = BLOCK_TOKENS};
+}
+
+static void close_world(struct world *w) {
+    while (w->state.n_sequences) commit_retire(w->state.sequences[0], &w->state);
+    assert_int_equal(w->pool.n_held, 0);
+    if (w->state.index) prefix_index_deinit(&w->index);
+    assert_int_equal(w->pool.n_free, w->pool.n_blocks);
+    plan_deinit(&w->plan);
+    block_pool_deinit(&w->pool);
+}
+
+static struct slot *arrive(struct world *w, const uint32_t *tokens, int n_prompt, int max_new, int logits_from,
+                           bool has_cache) {
+    struct slot *slot = w->slots;
+    while (slot->sequence.state != SEQ_FREE) slot++;
+    assert_true(slot < w->slots + w->state.limits.max_sequences);
+    *slot = (struct slot){.number = w->n_arrived++};
+    memcpy(slot->tokens, tokens, (size_t)n_prompt * sizeof *tokens);
+    slot->sequence = (struct sequence){.state = SEQ_WAITING,
+                                       .request_id = (uint64_t)slot->number,
+                                       .tokens = slot->tokens,
+                                       .n_prompt = n_prompt,
+                                       .n_tokens = n_prompt,
+                                       .max_tokens = n_prompt + max_new,
+                                       .logits_from = logits_from,
+                                       .has_cache = has_cache,
+                                       .blocks = slot->blocks};
+    w->order[w->state.n_sequences++] = &slot->sequence;
+    return slot;
+}
+
+/* ---- what must hold of any plan ---- */
+
+static void check_item(const struct world *w, const struct plan_item *item, bool is_decode) {
+    const struct sequence *s = item->sequence;
+    assert_true(s->state == SEQ_RUNNING && !s->is_cancelled);
+    assert_true(item->from == s->n_computed && item->from < item->to && item->to <= s->n_tokens);
+    assert_true(item->logits_from >= item->from && item->logits_from <= item->to);
+    assert_int_equal(item->is_sampled, item->to == s->n_tokens && s->n_tokens < s->max_tokens);
+    if (item->is_sampled) assert_true(item->logits_from < item->to);
+    assert_int_equal(is_decode, item->from >= s->n_prompt);
+    assert_true(s->n_blocks * w->state.block_tokens >= item->to && s->n_blocks <= MAX_TABLE);
+    for (int i = 0; i < w->plan.n_items; i++) assert_true(&w->plan.items[i] == item || w->plan.items[i].sequence != s);
+}
+
+static void check_plan(struct world *w, int n_decoding, int n_live) {
+    const struct plan *plan = &w->plan;
     int n_rows = 0, n_logit_rows = 0, n_decode = 0;
     for (int i = 0; i < plan->n_items; i++) {
         const struct plan_item *item = &plan->items[i];
-        assert_true(item->from < item->to && item->to <= item->sequence->n_tokens);
-        assert_int_equal(item->from, item->sequence->n_computed);
-        assert_true(item->logits_from >= item->from && item->logits_from <= item->to);
-        if (item->is_sampled) assert_true(item->to == item->sequence->n_tokens && item->logits_from < item->to);
-        for (int j = 0; j < i; j++) assert_ptr_not_equal(plan->items[j].sequence, item->sequence);
+        bool is_decode = i < plan->n_decode_rows; /* decode comes first, a row each */
+        check_item(w, item, is_decode);
+        n_decode += is_decode && item->to - item->from == 1;
         n_rows += item->to - item->from;
         n_logit_rows += item->to - item->logits_from;
-        n_decode += item->from >= item->sequence->n_prompt;
     }
-    assert_int_equal(n_rows, plan->n_rows);
-    assert_int_equal(n_logit_rows, plan->n_logit_rows);
-    assert_int_equal(n_decode, plan->n_decode_rows);
-    assert_in_range(n_rows, 0, MAX_ROWS);
-    assert_in_range(n_logit_rows, 0, MAX_LOGIT_ROWS);
-    /* Something can always be computed. */
-    assert_true(plan->n_items > 0 || life->state.n_sequences == 0);
+    assert_int_equal(plan->n_rows, n_rows);
+    assert_int_equal(plan->n_logit_rows, n_logit_rows);
+    assert_int_equal(plan->n_decode_rows, n_decode);
+    assert_true(n_rows <= w->state.limits.max_rows && n_logit_rows <= w->state.limits.max_logit_rows);
+    /* No prompt takes a decoding sequence's row. */
+    assert_int_equal(n_decode, n_decoding < w->state.limits.max_rows ? n_decoding : w->state.limits.max_rows);
+    /* Whoever is there goes on, unless a cancelled one still sits on blocks: nothing waits for ever. */
+    if (n_live == 0) assert_int_equal(plan->n_items, 0);
+    if (n_live > 0 && (n_decoding > 0 || n_live == w->state.n_sequences)) assert_true(plan->n_items > 0);
 }
 
-static void retire(struct life *life, struct sequence *sequence, bool is_finished) {
-    int slot = (int)(sequence - life->sequences);
-    for (int pos = 0; is_finished && pos < sequence->n_computed; pos++)
-        assert_int_equal(life->n_rows_of[slot][pos], pos >= sequence->n_cached_tokens);
-    life->n_cached += sequence->n_cached_tokens > 0;
-    life->n_partial += sequence->n_cached_tokens % BLOCK_TOKENS != 0;
-    commit_retire(sequence, &life->state);
-    if (is_finished)
-        life->n_finished++;
-    else
-        life->n_cancelled++;
-}
-
-static void commit(struct life *life) {
-    for (int i = 0; i < life->plan.n_items; i++) {
-        const struct plan_item item = life->plan.items[i];
-        struct sequence *sequence = item.sequence;
-        commit_rows(&item, &life->state);
-        if (item.is_sampled) commit_token(&item, random_below(life, 3));
-        if (sequence->n_tokens == sequence->max_tokens && sequence->n_computed == sequence_max_computed(sequence))
-            retire(life, sequence, true);
+static void check_starts(struct world *w) {
+    for (int i = 0; i < w->state.n_sequences; i++) {
+        struct slot *slot = slot_of(w->state.sequences[i]);
+        if (slot->sequence.state != SEQ_RUNNING || slot->number <= w->last_started) continue;
+        w->last_started = slot->number; /* in order of arrival, so none later has started before */
+        w->n_hits += slot->sequence.n_cached_tokens > 0;
+        assert_true(slot->sequence.n_cached_tokens < slot->sequence.n_prompt);
+        assert_true(slot->sequence.n_cached_tokens <= slot->sequence.logits_from);
+    }
+    for (int i = 0; i < w->state.n_sequences; i++) {
+        struct slot *slot = slot_of(w->state.sequences[i]);
+        if (slot->sequence.state == SEQ_WAITING && !slot->sequence.is_cancelled)
+            assert_true(slot->number > w->last_started);
     }
 }
 
-/* Held references of the pool are those of the sequences, no more and no less. */
-static void check_blocks(struct life *life) {
-    int n_refs = 0, n_expected = 0;
-    for (block_id id = 0; id < N_BLOCKS; id++) n_refs += block_pool_n_refs(&life->pool, id);
-    for (int i = 0; i < life->state.n_sequences; i++) n_expected += life->order[i]->n_blocks;
-    assert_int_equal(n_refs, n_expected);
-    assert_null(block_pool_check(&life->pool));
-    if (life->state.index) assert_null(prefix_index_check(&life->index));
-}
-
-static void live(bool has_cache, int n_steps) {
-    static struct life life;
-    start_life(&life, has_cache);
-    for (int step = 0; step < n_steps; step++) {
-        while (random_below(&life, 3) == 0) arrive(&life);
-        if (life.state.n_sequences && random_below(&life, 40) == 0)
-            retire(&life, life.order[random_below(&life, (uint32_t)life.state.n_sequences)], false);
-        plan_make(&life.plan, &life.state);
-        check_plan(&life);
-        compute(&life);
-        commit(&life);
-        if (step % 7 == 0) check_blocks(&life);
+static void check_blocks(const struct world *w) {
+    const char *broken = block_pool_check(&w->pool);
+    if (!broken && w->state.index) broken = prefix_index_check(&w->index);
+    if (broken) fail_msg("%s", broken);
+    int n_refs = 0, n_held = 0, n_expected = 0;
+    for (int i = 0; i < w->pool.n_blocks; i++) {
+        n_refs += block_pool_n_refs(&w->pool, (block_id)i);
+        n_held += block_pool_n_refs(&w->pool, (block_id)i) > 0;
     }
-    while (life.state.n_sequences) retire(&life, life.order[0], false);
-    check_blocks(&life);
-    assert_true(life.n_finished > n_steps / 50 && life.n_cancelled > 10);
-    assert_true(has_cache ? life.n_cached > 50 && life.n_partial > 20 : life.n_cached == 0);
-    end_life(&life);
+    for (int i = 0; i < w->state.n_sequences; i++) n_expected += w->state.sequences[i]->n_blocks;
+    assert_int_equal(n_refs, n_expected); /* no reference is lost or invented */
+    assert_int_equal(n_held, w->pool.n_held);
 }
 
-static void a_random_life_with_a_cache(void **state) {
+/* ---- a step, as the engine makes it ---- */
+
+static void compute(struct world *w, const struct plan_item *item) {
+    struct slot *slot = slot_of(item->sequence);
+    const block_id *table = item->sequence->blocks;
+    for (int pos = item->from; pos < item->to; pos++) {
+        for (int seen = 0; seen < pos; seen++)
+            assert_true(w->kv[table[seen / BLOCK_TOKENS]][seen % BLOCK_TOKENS] == kv_of(slot->tokens, seen));
+        w->kv[table[pos / BLOCK_TOKENS]][pos % BLOCK_TOKENS] = kv_of(slot->tokens, pos);
+        slot->n_times[pos]++;
+        slot->n_logits[pos] += pos >= item->logits_from;
+    }
+}
+
+/* What was computed and wanted over a sequence's life. */
+static void check_life(const struct slot *slot) {
+    const struct sequence *s = &slot->sequence;
+    for (int pos = 0; pos < s->n_tokens; pos++) {
+        bool is_known = pos >= s->n_cached_tokens && pos < s->n_computed;
+        assert_int_equal(slot->n_times[pos], is_known);
+        bool is_wanted = pos >= s->logits_from || (pos == s->n_prompt - 1 && s->max_tokens > s->n_prompt);
+        if (pos >= s->n_prompt) is_wanted = true; /* each gave the next token */
+        assert_int_equal(slot->n_logits[pos], is_known && is_wanted);
+    }
+}
+
+static void retire(struct world *w, struct slot *slot) {
+    check_life(slot);
+    commit_retire(&slot->sequence, &w->state);
+}
+
+static void commit_item(struct world *w, const struct plan_item *item, bool is_stop) {
+    struct slot *slot = slot_of(item->sequence);
+    commit_rows(item, &w->state);
+    assert_int_equal(item->sequence->n_computed, item->to);
+    if (item->is_sampled) commit_token(item, (uint32_t)below(w, N_WORDS));
+    bool is_full = item->sequence->n_tokens == item->sequence->max_tokens &&
+                   (item->is_sampled || item->sequence->n_computed == item->sequence->n_tokens);
+    if (!is_full && !(is_stop && item->is_sampled)) return;
+    w->n_finished++;
+    retire(w, slot);
+}
+
+static void step(struct world *w) {
+    int n_decoding = 0, n_live = 0;
+    for (int i = 0; i < w->state.n_sequences; i++) {
+        if (w->state.sequences[i]->is_cancelled) continue;
+        n_live++;
+        n_decoding += sequence_is_decoding(w->state.sequences[i]);
+    }
+    plan_make(&w->plan, &w->state);
+    check_plan(w, n_decoding, n_live);
+    check_starts(w);
+    for (int i = 0; i < w->plan.n_copies; i++) {
+        assert_true(w->plan.copies[i].from != w->plan.copies[i].to);
+        memcpy(w->kv[w->plan.copies[i].to], w->kv[w->plan.copies[i].from], sizeof w->kv[0]);
+    }
+    commit_copies(&w->plan, &w->state);
+    w->n_copies += w->plan.n_copies;
+    check_blocks(w);
+    for (int i = 0; i < w->plan.n_items; i++) compute(w, &w->plan.items[i]);
+    w->n_steps++;
+    w->n_rows += w->plan.n_rows;
+    w->n_mixed += w->plan.n_decode_rows > 0 && w->plan.n_items > w->plan.n_decode_rows;
+    w->n_cut += w->plan.n_rows == w->state.limits.max_rows;
+    for (int i = 0; i < w->state.n_sequences; i++) w->n_no_blocks += w->state.sequences[i]->state == SEQ_WAITING;
+    for (int i = 0; i < w->plan.n_items; i++) {
+        const struct plan_item item = w->plan.items[i];
+        commit_item(w, &item, below(w, 30) == 0);
+    }
+    check_blocks(w);
+}
+
+/* ---- random lives ---- */
+
+static void arrive_random(struct world *w, int max_new_of_pool) {
+    uint32_t tokens[MAX_TOKENS];
+    /* some prompts are long, and most begin like others */
+    int n_prompt = 1 + below(w, below(w, 3) ? 12 : MAX_TOKENS / 2), room = max_new_of_pool - n_prompt;
+    for (int i = 0; i < n_prompt; i++) tokens[i] = below(w, 12) ? (uint32_t)(i % N_WORDS) : (uint32_t)below(w, N_WORDS);
+    int max_new = below(w, 8) ? below(w, room + 1) : 0;
+    int logits_from = below(w, 4) ? n_prompt : below(w, n_prompt);
+    arrive(w, tokens, n_prompt, max_new, logits_from, below(w, 5) != 0);
+}
+
+static void random_step(struct world *w, int max_tokens) {
+    while (w->state.n_sequences < w->state.limits.max_sequences && below(w, 3) == 0) arrive_random(w, max_tokens);
+    if (w->state.n_sequences && below(w, 12) == 0) {
+        struct slot *slot = slot_of(w->state.sequences[below(w, w->state.n_sequences)]);
+        w->n_cancels++;
+        if (below(w, 2)) {
+            retire(w, slot);
+        } else {
+            slot->sequence.is_cancelled = true; /* retired some steps later */
+        }
+    }
+    for (int i = w->state.n_sequences - 1; i >= 0; i--)
+        if (w->state.sequences[i]->is_cancelled && below(w, 3) == 0) retire(w, slot_of(w->state.sequences[i]));
+    step(w);
+}
+
+static uint64_t seed_of_run(void) {
+    const char *asked = getenv("KVICK_SEED");
+    uint64_t seed = asked ? strtoull(asked, NULL, 10) : (uint64_t)time(NULL);
+    print_message("KVICK_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+static void run_random(struct plan_limits limits, int n_blocks, bool has_index) {
+    static struct world w;
+    int max_tokens = n_blocks * BLOCK_TOKENS < MAX_TOKENS ? n_blocks * BLOCK_TOKENS : MAX_TOKENS;
+    open_world(&w, seed_of_run(), limits, n_blocks, has_index);
+    for (int i = 0; i < N_STEPS; i++) random_step(&w, max_tokens);
+    print_message("%ld rows, %ld finished, %ld cancelled, %ld hits, %ld copies, %ld waits, %ld mixed, %ld full steps\n",
+                  w.n_rows, w.n_finished, w.n_cancels, w.n_hits, w.n_copies, w.n_no_blocks, w.n_mixed, w.n_cut);
+    /* A run in which something never happened would prove nothing about it. */
+    assert_true(w.n_finished > 100 && w.n_cancels > 100 && w.n_no_blocks > 100 && w.n_cut > 100);
+    assert_true(limits.max_sequences == 1 || limits.max_rows == 1 || w.n_mixed > 100);
+    assert_true(!has_index || (w.n_hits > 100 && w.n_copies > 50));
+    close_world(&w);
+}
+
+static void random_lives_with_a_prefix_cache(void **state) {
     (void)state;
-    live(true, 10000);
+    run_random((struct plan_limits){MAX_SEQUENCES, 16, MAX_SEQUENCES + 2}, 20, true);
 }
 
-static void a_random_life_without_a_cache(void **state) {
+static void random_lives_without_one(void **state) {
     (void)state;
-    live(false, 10000);
+    run_random((struct plan_limits){MAX_SEQUENCES, 16, MAX_SEQUENCES + 2}, 20, false);
 }
 
-static void decoding_comes_first(void **state) {
-    static struct life life;
+static void random_lives_with_room_for_all(void **state) {
     (void)state;
-    start_life(&life, false);
-    for (int i = 0; i < 3; i++) {
-        life.sequences[i] = (struct sequence){.state = SEQ_WAITING,
-                                              .request_id = (uint64_t)i,
-                                              .tokens = life.tokens[i],
-                                              .n_prompt = i < 2 ? 4 : 100,
-                                              .n_tokens = i < 2 ? 4 : 100,
-                                              .max_tokens = 110,
-                                              .has_cache = false,
-                                              .logits_from = i < 2 ? 4 : 100,
-                                              .blocks = life.blocks[i]};
-        life.order[life.state.n_sequences++] = &life.sequences[i];
-    }
-    plan_make(&life.plan, &life.state);
-    assert_int_equal(life.plan.n_items, 3); /* both short prompts, and what is left for the long one */
-    assert_int_equal(life.plan.items[2].to, MAX_ROWS - 8);
-    commit(&life);
-    plan_make(&life.plan, &life.state);
-    assert_int_equal(life.plan.n_decode_rows, 2);
-    assert_int_equal(life.plan.n_items, 3);
-    assert_int_equal(life.plan.items[2].from, MAX_ROWS - 8);
-    assert_int_equal(life.plan.items[2].to, 2 * MAX_ROWS - 8 - 2);
-    while (life.state.n_sequences) commit_retire(life.order[0], &life.state);
-    end_life(&life);
+    run_random((struct plan_limits){MAX_SEQUENCES, 20, 40}, MAX_BLOCKS, true);
+}
+
+/* The pool holds one sequence's blocks and nothing else: what the cache holds must give way. */
+static void random_lives_in_the_smallest_pool(void **state) {
+    (void)state;
+    run_random((struct plan_limits){3, 5, 3}, 8, true);
+}
+
+static void random_lives_a_row_at_a_time(void **state) {
+    (void)state;
+    run_random((struct plan_limits){4, 1, 4}, 20, true);
+}
+
+/* ---- single properties, where they can be read ---- */
+
+static const uint32_t counting[MAX_TOKENS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+
+static void decode_goes_before_prompts(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, (struct plan_limits){4, 8, 4}, MAX_BLOCKS, false);
+    struct slot *first = arrive(&w, counting, 4, 10, 4, false);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(w.plan.n_items, 1);
+    assert_int_equal(w.plan.n_rows, 4);
+    assert_int_equal(w.plan.n_logit_rows, 1);
+    commit_rows(&w.plan.items[0], &w.state);
+    commit_token(&w.plan.items[0], 7);
+    struct slot *second = arrive(&w, counting, 20, 1, 20, false), *third = arrive(&w, counting, 3, 1, 3, false);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(w.plan.n_items, 2);
+    assert_ptr_equal(w.plan.items[0].sequence, &first->sequence);
+    assert_true(w.plan.items[0].is_sampled && w.plan.items[0].from == 4 && w.plan.items[0].to == 5);
+    assert_ptr_equal(w.plan.items[1].sequence, &second->sequence);
+    assert_true(!w.plan.items[1].is_sampled && w.plan.items[1].from == 0 && w.plan.items[1].to == 7);
+    assert_int_equal(w.plan.n_rows, 8);
+    assert_int_equal(w.plan.n_logit_rows, 1);
+    assert_int_equal(third->sequence.state, SEQ_WAITING);
+    close_world(&w);
+}
+
+static void nobody_overtakes_who_waits_for_blocks(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, (struct plan_limits){4, 64, 4}, 6, false);
+    struct slot *first = arrive(&w, counting, 12, 4, 12, false); /* 4 of 6 blocks */
+    struct slot *large = arrive(&w, counting, 12, 1, 12, false), *small = arrive(&w, counting, 4, 1, 4, false);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(w.plan.n_items, 1);
+    assert_true(large->sequence.state == SEQ_WAITING && small->sequence.state == SEQ_WAITING);
+    commit_retire(&first->sequence, &w.state);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(w.plan.n_items, 2);
+    assert_ptr_equal(w.plan.items[0].sequence, &large->sequence);
+    close_world(&w);
+}
+
+static void the_last_token_is_never_run_and_needs_no_block(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, (struct plan_limits){1, 64, 1}, 4, false);
+    struct slot *slot = arrive(&w, counting, 4, 1, 4, false); /* 4 computed positions: one block */
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(slot->sequence.n_blocks, 1);
+    close_world(&w);
+    open_world(&w, 1, (struct plan_limits){1, 64, 1}, 4, false);
+    slot = arrive(&w, counting, 4, 2, 4, false);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(slot->sequence.n_blocks, 2);
+    close_world(&w);
+}
+
+static void cancelled_ones_get_no_rows(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, (struct plan_limits){3, 64, 3}, 12, true);
+    struct slot *waiting = arrive(&w, counting, 4, 2, 4, true);
+    waiting->sequence.is_cancelled = true;
+    struct slot *running = arrive(&w, counting, 4, 2, 4, true);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(w.plan.n_items, 1);
+    assert_ptr_equal(w.plan.items[0].sequence, &running->sequence);
+    commit_rows(&w.plan.items[0], &w.state);
+    commit_token(&w.plan.items[0], 1);
+    running->sequence.is_cancelled = true;
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(w.plan.n_items, 0);
+    assert_int_equal(waiting->sequence.state, SEQ_WAITING);
+    close_world(&w);
+}
+
+static void a_second_turn_finds_the_first_ones_blocks(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, (struct plan_limits){1, 64, 1}, 12, true);
+    struct slot *slot = arrive(&w, counting, 14, 0, 14, true);
+    plan_make(&w.plan, &w.state);
+    commit_rows(&w.plan.items[0], &w.state);
+    commit_retire(&slot->sequence, &w.state);
+    assert_int_equal(w.pool.n_reusable, 3);
+    slot = arrive(&w, counting, 20, 1, 20, true);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(slot->sequence.n_cached_tokens, 12);
+    assert_int_equal(w.plan.items[0].from, 12);
+    commit_retire(&slot->sequence, &w.state);
+    /* the same prompt: its last token is run again, its block copied, not written */
+    slot = arrive(&w, counting, 12, 1, 12, true);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(slot->sequence.n_cached_tokens, 11);
+    assert_int_equal(w.plan.n_copies, 1);
+    assert_true(w.plan.copies[0].to == slot->sequence.blocks[2]);
+    commit_copies(&w.plan, &w.state);
+    commit_retire(&slot->sequence, &w.state);
+    /* wanted logits are computed, whatever is cached */
+    slot = arrive(&w, counting, 12, 1, 5, true);
+    plan_make(&w.plan, &w.state);
+    assert_int_equal(slot->sequence.n_cached_tokens, 5);
+    assert_int_equal(w.plan.items[0].logits_from, 5);
+    commit_copies(&w.plan, &w.state);
+    close_world(&w);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_random_life_with_a_cache),
-        cmocka_unit_test(a_random_life_without_a_cache),
-        cmocka_unit_test(decoding_comes_first),
+        cmocka_unit_test(decode_goes_before_prompts),
+        cmocka_unit_test(nobody_overtakes_who_waits_for_blocks),
+        cmocka_unit_test(the_last_token_is_never_run_and_needs_no_block),
+        cmocka_unit_test(cancelled_ones_get_no_rows),
+        cmocka_unit_test(a_second_turn_finds_the_first_ones_blocks),
+        cmocka_unit_test(random_lives_with_a_prefix_cache),
+        cmocka_unit_test(random_lives_without_one),
+        cmocka_unit_test(random_lives_with_room_for_all),
+        cmocka_unit_test(random_lives_in_the_smallest_pool),
+        cmocka_unit_test(random_lives_a_row_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
