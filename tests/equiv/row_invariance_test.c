@@ -180,22 +180,24 @@ static void run_trial(struct model_run *run, const struct subject *subject, cons
     }
 }
 
-static bool is_long(void) {
-    return getenv("KVICK_LONG") != NULL;
-}
+struct samples {
+    int first, n;        /* of exact_options_sample */
+    bool is_all_company; /* every sample alone, with mates and reversed; else one of them in turn */
+    bool is_product;     /* instead: every combination of the EXACT options, in every company */
+};
 
-/* The full product of the EXACT options and the company they keep, or samples first_sample.. that together have every
- * value of each. */
-static void try_tier(struct subject *subject, unsigned tiers, const char *tier_name, int first_sample, int n_samples) {
-    int n = is_long() ? exact_options_n_combinations() : n_samples;
+static void try_tier(struct subject *subject, unsigned tiers, const char *tier_name, struct samples samples) {
+    int n = samples.is_product ? exact_options_n_combinations() : samples.n;
     for (int i = 0; i < n; i++) {
         struct trial trial = {tiers, tier_name, {0}, ALONE};
-        trial.exact = is_long() ? exact_options_combination(i) : exact_options_sample(subject->seed, first_sample + i);
-        if (is_long() && !trial.exact.has_prefix_cache) continue; /* forward knows no prefix cache */
+        int idx = samples.first + i;
+        trial.exact = samples.is_product ? exact_options_combination(i) : exact_options_sample(subject->seed, idx);
+        if (samples.is_product && !trial.exact.has_prefix_cache) continue; /* forward knows no prefix cache */
         struct model_run run;
         open_run(&run, subject, tiers, &trial.exact);
         for (int company = 0; company < N_COMPANIES; company++) {
-            if (!is_long() && company != (first_sample + i + (int)subject->form) % N_COMPANIES) continue;
+            bool is_its_turn = company == (idx + (int)subject->form) % N_COMPANIES;
+            if (!samples.is_product && !samples.is_all_company && !is_its_turn) continue;
             trial.company = (enum company)company;
             run_trial(&run, subject, &trial);
         }
@@ -203,22 +205,26 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
     }
 }
 
-/* The best tier gets every value of every option, the slow ones a share of it each time. */
+/* The best tier gets every value of every option (KVICK_LONG: every combination), the slow ones a share of it each
+ * time, on fewer positions. */
 static void try_all_tiers(struct subject *subject, bool is_small) {
+    bool is_long = getenv("KVICK_LONG") != NULL;
     unsigned all = cpu_detect();
     int best = 0, kv = subject->kv_dtype == DTYPE_F16, n_values = exact_options_n_values();
     for (int i = 0; i < cpu_n_tiers(); i++)
         if (all >> i & 1) best = i;
     for (int i = 0; i < cpu_n_tiers(); i++) {
         unsigned tiers;
-        if (!(all >> i & 1)) continue;
+        struct samples samples = {.first = kv * n_values / 2 + i + (int)subject->form, .n = 1};
+        if (!(all >> i & 1) || (i != best && !is_small && !is_long)) continue;
         assert_int_equal(cpu_mask(all, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
-        subject->max_positions = lengths[0];
-        if (i == best && is_small) try_tier(subject, tiers, cpu_tier_name(i), 0, n_values);
-        if (i == best && !is_small) try_tier(subject, tiers, cpu_tier_name(i), kv * n_values / 2, n_values / 2);
-        if (i == best || (!is_small && !is_long())) continue;
-        if (!is_long()) subject->max_positions = 90;
-        try_tier(subject, tiers, cpu_tier_name(i), kv * n_values / 2 + i + (int)subject->form, 1);
+        if (i == best)
+            samples = (struct samples){.n = n_values, .is_product = is_long};
+        else if (is_small && is_long)
+            samples = (struct samples){.n = n_values, .is_all_company = true};
+        if (i == best && !is_small) samples = (struct samples){kv * n_values / 2, n_values / 2, false, is_long};
+        subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : 90;
+        try_tier(subject, tiers, cpu_tier_name(i), samples);
     }
 }
 
