@@ -69,7 +69,7 @@ static bool is_gguf(const struct file_map *file) {
 static int render(struct sources *sources, const char *name, const char *messages, int64_t now_s) {
     struct status_note note = {0};
     char path[CMD_MODEL_MAX_PATH_BYTES];
-    if (cmd_model_path(name, path, &note)) return cmd_fail(NULL, STATUS_IO, &note);
+    if (cmd_model_path(name, path, &note)) return cmd_fail(name, STATUS_IO, &note);
     enum status status = read_request(&sources->request, messages, &note);
     if (status) return cmd_fail(messages, status, &note);
     status = file_map_open(&sources->file, path, &note);

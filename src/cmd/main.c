@@ -71,7 +71,9 @@ int main(int argc, char **argv) {
     }
     const struct command *command = find_command(argv[1]);
     if (!command) {
-        fprintf(stderr, "kvick: unknown command '%s' (see: kvick --help)\n", argv[1]);
+        struct status_note note;
+        status_fail(&note, STATUS_INVALID, "unknown command '%s' (see: kvick --help)", argv[1]);
+        cmd_fail(NULL, STATUS_INVALID, &note);
         return CMD_EXIT_USAGE;
     }
     int exit_code = run_command(command, argc - 2, argv + 2);

@@ -1,122 +1,245 @@
 #!/usr/bin/env bash
-# `kvick run` as a person or a script uses it, on SmolLM2. Prints 'N passed, N failed, N skipped'.
-set -u
+# run: a real model in the terminal, as a person and as a script meet it: answers, turns, --json, stdin, interrupts, a
+# terminal session, a reader that leaves, sampling.
+set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
-kvick=${KVICK:-build/release/kvick}
+
 model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-if [ ! -r "$model" ]; then
+if [ ! -e "$model" ]; then
     echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
     exit 77
 fi
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-out=$scratch/out err=$scratch/err
-n_passed=0 n_failed=0
+KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
 
-# check NAME COMMAND...: the command tells.
-check() {
-    local name=$1
-    shift
-    if "$@"; then
-        n_passed=$((n_passed + 1))
-    else
-        n_failed=$((n_failed + 1))
-        echo "FAILED: $name"
-        head -c 2000 "$out" "$err"
-    fi
-}
+KVICK = os.environ["KVICK"]
+# How much longer things may take where the code is slow.
+SLOW = 1 if "release" in KVICK else 15
+FRANCE = "What is the capital of France?"
+LONG = "Write a very long and detailed story about a ship that sails around the whole world."
+STABLE = ("--activations", "int16")
 
-# ask WORDS...: exit status into $exit_code, output into $out and $err.
-ask() {
-    timeout 60 "$kvick" run "$model" "$@" >"$out" 2>"$err" </dev/null
-    exit_code=$?
-}
 
-is_exit() { [ "$exit_code" -eq "$1" ]; }
-says() { grep -qE -- "$1" "$out"; }
-is_quiet() { [ ! -s "$err" ]; }
-is_one_line() { [ "$(wc -l <"$err")" -eq 1 ]; }
-json_holds() { python3 -c "import json,sys; d=json.load(open(sys.argv[1])); sys.exit(not ($1))" "$out"; }
+def start(*arguments, **how):
+    how = dict(dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE), **how)
+    return subprocess.Popen([KVICK, "run", "smollm2", *arguments], **how)
 
-question="What is the capital of France?"
 
-ask --activations int16 -p "$question" -n 20
-check "answers" is_exit 0
-check "names Paris" says 'Paris'
-check "prefill line" says '^prefill +37 prompt tokens, 0 cached, 37 computed in [0-9.]+ ms'
-check "decode line" says '^decode +[0-9]+ tokens, [0-9.]+ ms/token'
-check "nothing on stderr" is_quiet
+def run(*arguments, text=None, code=0):
+    process = start(*arguments, stdin=subprocess.PIPE)
+    out, err = process.communicate((text or "").encode(), timeout=120 * SLOW)
+    assert process.returncode == code, (arguments, process.returncode, err)
+    assert code or not err, (arguments, err)
+    return out.decode("utf-8")  # strict: no character is cut
 
-ask --activations int16 -p "$question" -p "And of Italy?" -n 20
-check "two turns" is_exit 0
-check "the second reuses the first" says '^prefill .* [1-9][0-9]* cached'
-check "as much as full blocks hold" python3 - "$out" <<'PY'
-import re, sys
-turns = [tuple(map(int, m)) for m in re.findall(r"prefill +(\d+) prompt tokens, (\d+) cached, (\d+) computed", open(sys.argv[1]).read())]
-ok = len(turns) == 2 and turns[0][1] == 0 and turns[1][1] >= 32 and all(p == c + k for p, c, k in turns)
-sys.exit(not ok)
+
+def run_json(*arguments, **how):
+    return [json.loads(line) for line in run("--json", *arguments, **how).splitlines()]
+
+
+def answer_of(out):
+    return out[:out.index("\nprefill ")]
+
+
+def cached_of(out):
+    return [int(line.split(" cached")[0].split()[-1]) for line in out.splitlines() if line.startswith("prefill ")]
+
+
+# ---- tests ----
+
+def the_answer_names_paris_and_the_phases_follow():
+    out = run(*STABLE, "-p", FRANCE, "-n", "20")
+    assert "Paris" in answer_of(out), out
+    lines = out.splitlines()
+    assert lines[-2].startswith("prefill  37 prompt tokens, 0 cached, 37 computed in "), out
+    assert "first token after" in lines[-2] and lines[-1].startswith("decode   ") and "ms/token" in lines[-1], out
+
+
+def a_second_turn_reuses_the_first():
+    out = run(*STABLE, "-p", FRANCE, "-p", "And of Italy?", "-n", "20")
+    first, second = cached_of(out)
+    assert first == 0 and second >= 32, out
+    assert "Paris" in out and "Rome" in out, out
+    assert [u["usage"]["cached_tokens"] > 0 for u in run_json(*STABLE, "-p", FRANCE, "-p", "And of Italy?", "-n", "20")] == \
+        [False, True]
+    without = run(*STABLE, "--no-prefix-cache", "-p", FRANCE, "-p", "And of Italy?", "-n", "20")
+    assert cached_of(without) == [0, 0], without
+
+
+def json_has_its_keys():
+    (answer,) = run_json(*STABLE, "-p", FRANCE, "-n", "20")
+    assert set(answer) == {"text", "ids", "finish_reason", "usage", "phases"}, answer
+    assert set(answer["usage"]) == {"prompt_tokens", "cached_tokens", "new_tokens"}, answer
+    assert set(answer["phases"]) == {"prefill_ms", "prefill_tok_s", "first_token_ms", "decode_ms_per_token",
+                                     "decode_tok_s"}, answer
+    assert "Paris" in answer["text"] and answer["finish_reason"] == "stop", answer
+    assert answer["usage"] == {"prompt_tokens": 37, "cached_tokens": 0, "new_tokens": len(answer["ids"])}, answer
+    assert all(value > 0 for value in answer["phases"].values()), answer
+    assert answer["phases"]["first_token_ms"] >= answer["phases"]["prefill_ms"] * 0.99, answer
+
+
+def no_exact_option_changes_an_answer():
+    prompt = " ".join([LONG] * 5)
+    seen = {}
+    for options in (("--chunk", "0"), ("--chunk", "7"), ("--chunk", "64"), ("--threads", "1"), ("--threads", "2"),
+                    ("--block-tokens", "64"), ("--no-prefix-cache",)):
+        (answer,) = run_json("-p", prompt, "-n", "12", *options)
+        assert len(answer["ids"]) == 12, answer
+        seen[options] = answer["ids"]
+    assert len({tuple(ids) for ids in seen.values()}) == 1, seen
+
+
+def standard_input_is_a_prompt():
+    (given,), (piped,) = run_json("-p", FRANCE, "-n", "8"), run_json("-n", "8", text=FRANCE + "\n")
+    assert given["ids"] == piped["ids"], (given, piped)
+
+
+def one_token_is_one_token():
+    (answer,) = run_json("-p", FRANCE, "-n", "1")
+    assert len(answer["ids"]) == 1 and answer["finish_reason"] == "length", answer
+    assert answer["usage"]["new_tokens"] == 1 and answer["phases"]["decode_ms_per_token"] == 0, answer
+    assert "length limit" in run("-p", FRANCE, "-n", "1")
+
+
+def raw_continues_plain_text():
+    (raw,) = run_json("--raw", "-p", "The capital of France is", "-n", "3")
+    assert raw["usage"]["prompt_tokens"] == 5 and "Paris" in raw["text"], raw
+    (raw,) = run_json("--raw", "-n", "3", text="The capital of France is")
+    assert raw["usage"]["prompt_tokens"] == 5, raw
+
+
+def seeds_decide_what_is_sampled():
+    def ids(*options):
+        return run_json("-p", LONG, "-n", "16", *options)[0]["ids"]
+    seven = ids("--temperature", "1", "--seed", "7")
+    assert seven == ids("--temperature", "1", "--seed", "7", "--chunk", "5")
+    assert seven != ids("--temperature", "1", "--seed", "8")
+    greedy = ids()
+    assert greedy == ids("--temperature", "1e-6", "--seed", "7") == ids("--temperature", "1", "--top-k", "1")
+
+
+def an_interrupt_ends_a_long_answer():
+    process = start("-p", LONG, "-n", "5000")
+    seen = os.read(process.stdout.fileno(), 1)  # it speaks
+    assert seen
+    time.sleep(0.3 * SLOW)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30 * SLOW)
+    seconds = time.monotonic() - started
+    assert seconds < 2 * SLOW, seconds
+    assert b"; interrupted" in out and process.returncode == 1 and not err, (out, err, process.returncode)
+
+
+def a_reader_that_leaves_is_no_crash():
+    process = start("-p", LONG, "-n", "200")
+    assert len(process.stdout.read(10)) == 10
+    process.stdout.close()
+    started = time.monotonic()
+    err = process.stderr.read()
+    code = process.wait(timeout=60 * SLOW)
+    assert code == 1 and err.count(b"\n") == 1 and b"standard output" in err, (code, err)
+    assert time.monotonic() - started < 60 * SLOW
+    with open("/dev/full", "wb") as full:
+        process = start("-p", FRANCE, "-n", "4", stdout=full)
+        err = process.stderr.read()
+        assert process.wait(timeout=60 * SLOW) == 1 and b"standard output" in err, err
+
+
+class Terminal:
+    """kvick with a terminal of its own; what it shows gathers in .shown."""
+
+    def __init__(self, *arguments):
+        self.shown = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "xterm"
+            os.execv(KVICK, [KVICK, "run", "smollm2", *arguments])
+
+    def wait_for(self, word, seconds):
+        end = time.monotonic() + seconds
+        while word not in self.shown:
+            left = end - time.monotonic()
+            assert left > 0, f"no {word!r} in {seconds} s: {self.shown!r}"
+            if not select.select([self.fd], [], [], left)[0]:
+                continue
+            try:
+                piece = os.read(self.fd, 4096)
+            except OSError:
+                piece = b""
+            assert piece, f"ended without {word!r}: {self.shown!r}"
+            self.shown += piece.decode("utf-8", "replace")
+        self.shown = self.shown[self.shown.index(word) + len(word):]
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait_end(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if select.select([self.fd], [], [], 0.05)[0]:
+                try:
+                    os.read(self.fd, 4096)
+                except OSError:
+                    pass
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+        raise AssertionError(f"still running after {seconds} s")
+
+
+def a_session_in_a_terminal():
+    terminal = Terminal(*STABLE, "-n", "400")
+    try:
+        terminal.wait_for("> ", 30 * SLOW)
+        terminal.type(FRANCE + "\n")
+        terminal.wait_for("Paris", 30 * SLOW)
+        terminal.wait_for("decode ", 30 * SLOW)
+        terminal.wait_for("> ", 10 * SLOW)
+        terminal.type(LONG + "\n")
+        terminal.wait_for("world.", 10 * SLOW)  # the echo
+        terminal.wait_for(" the ", 30 * SLOW)
+        terminal.type("\3")
+        terminal.wait_for("interrupted", 5 * SLOW)
+        terminal.wait_for("> ", 10 * SLOW)
+        terminal.type("And of Italy?\n")  # the session goes on
+        terminal.wait_for("decode ", 60 * SLOW)
+        terminal.wait_for("> ", 10 * SLOW)
+        started = time.monotonic()
+        terminal.type("\4")
+        code = terminal.wait_end(30 * SLOW)
+        assert time.monotonic() - started < 2 * SLOW and code == 0, code
+    finally:
+        try:
+            os.kill(terminal.pid, signal.SIGKILL)
+            os.waitpid(terminal.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass  # it has ended, as it should
+        os.close(terminal.fd)
+
+
+n_passed = n_failed = 0
+for test in (the_answer_names_paris_and_the_phases_follow, a_second_turn_reuses_the_first, json_has_its_keys,
+             no_exact_option_changes_an_answer, standard_input_is_a_prompt, one_token_is_one_token,
+             raw_continues_plain_text, seeds_decide_what_is_sampled, an_interrupt_ends_a_long_answer,
+             a_reader_that_leaves_is_no_crash, a_session_in_a_terminal):
+    started = time.monotonic()
+    try:
+        test()
+        n_passed += 1
+        print(f"ok   {time.monotonic() - started:5.1f} s {test.__name__}", flush=True)
+    except Exception:
+        n_failed += 1
+        print(f"FAIL {test.__name__}", flush=True)
+        traceback.print_exc(file=sys.stdout)
+print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
+sys.exit(n_failed > 0)
 PY
-
-ask --no-prefix-cache -p "$question" -p "And of Italy?" -n 8
-check "no reuse if not wanted" says '^prefill .* 0 cached'
-check "in no turn" bash -c "! grep -qE '[1-9][0-9]* cached' '$out'"
-
-ask --activations int16 -p "$question" -n 20 --json
-check "json" json_holds 'd["finish_reason"] in ("stop", "length") and "Paris" in d["text"]'
-check "json counts" json_holds 'd["usage"]["prompt_tokens"] == 37 and d["usage"]["new_tokens"] == len(d["ids"])'
-check "json phases" json_holds 'd["phases"]["prefill_ms"] > 0 and d["phases"]["first_token_ms"] > 0'
-cp "$out" "$scratch/first"
-ask --activations int16 -p "$question" -n 20 --json --chunk 7 --threads 1 --block-tokens 64
-check "equal ids another way" python3 - "$scratch/first" "$out" <<'PY'
-import json, sys
-a, b = (json.load(open(p)) for p in sys.argv[1:])
-sys.exit(a["ids"] != b["ids"] or a["text"] != b["text"])
-PY
-
-ask -p "$question" -n 1 --json
-check "one token" json_holds 'd["usage"]["new_tokens"] == 1 and d["finish_reason"] == "length"'
-
-ask --raw -p "The capital of France is" -n 8 --json
-check "raw" json_holds 'd["usage"]["prompt_tokens"] == 5 and "Paris" in d["text"]'
-
-ask --temperature 1 --seed 5 -p "Tell me a story." -n 16 --json && cp "$out" "$scratch/seed5"
-ask --temperature 1 --seed 5 -p "Tell me a story." -n 16 --json
-check "equal seeds, equal answers" bash -c "diff <(grep -o '\"ids\":[^]]*' '$scratch/seed5') <(grep -o '\"ids\":[^]]*' '$out') >/dev/null"
-ask --temperature 1 --seed 6 -p "Tell me a story." -n 16 --json
-check "other seeds, other answers" bash -c "! diff <(grep -o '\"ids\":[^]]*' '$scratch/seed5') <(grep -o '\"ids\":[^]]*' '$out') >/dev/null"
-
-printf '%s\n' "$question" | timeout 60 "$kvick" run "$model" --activations int16 -n 20 >"$out" 2>"$err"
-exit_code=$?
-check "the question on stdin" is_exit 0
-check "is answered" says 'Paris'
-
-ask -n 4
-check "empty stdin" is_exit 1
-check "one line about it" is_one_line
-
-# Ctrl-C while the answer comes: it stops, and the phases are told.
-timeout 60 "$kvick" run "$model" --raw -p "Once upon a time" -n 4000 --temperature 1 >"$out" 2>"$err" </dev/null &
-guard=$!
-for _ in $(seq 100); do
-    [ -s "$out" ] && break
-    sleep 0.1
-done
-child=$(cat "/proc/$guard/task/$guard/children")
-kill -INT $child
-wait "$guard"
-exit_code=$?
-check "interrupted" is_exit 1
-check "says so" says '^decode .*interrupted'
-
-timeout 60 "$kvick" run "$model" -p "$question" -n 20 2>"$err" </dev/null | head -c 1 >/dev/null
-exit_code=${PIPESTATUS[0]}
-check "a reader that leaves" bash -c "[ $exit_code -lt 124 ]"
-timeout 60 "$kvick" run "$model" -p "$question" -n 4 >/dev/full 2>"$err" </dev/null
-exit_code=$?
-check "a full disk" is_exit 1
-timeout 60 "$kvick" run "$model" -p "$question" -n 4 >&- 2>"$err" </dev/null
-exit_code=$?
-check "closed stdout" bash -c "[ $exit_code -lt 124 ]"
-
-echo "$n_passed passed, $n_failed failed, 0 skipped"
-[ "$n_failed" -eq 0 ]
