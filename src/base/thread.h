@@ -14,7 +14,8 @@ struct thread {
 
 typedef void thread_fn(void *arg);
 
-/* name: at most 15 bytes, shown by ps and perf. Signals stay with the main thread. Errors: STATUS_LIMIT when the system refuses another thread. */
+/* name: at most 15 bytes, shown by ps and perf. Signals stay with the main thread. Errors: STATUS_LIMIT when the system
+ * refuses another thread. */
 WARN_UNUSED enum status thread_start(struct thread *thread, const char *name, thread_fn *fn, void *arg);
 void thread_join(struct thread *thread);
 
