@@ -36,12 +36,13 @@ struct engine {
     float *logits;              /* [max_logit_rows][n_vocab] */
     struct sequence *sequences; /* [max_sequences] */
     struct request **requests;  /* [max_sequences] of the sequence with the same number */
+    struct engine_stats stats;
     int64_t step_start_ns;
 
     /* Read by others. */
     struct model_config model;
     size_t weight_bytes;
-    struct engine_stats stats; /* guarded by stats_lock */
+    _Atomic uint64_t shared_stats[SEQLOCK_WORDS(struct engine_stats)]; /* a copy of stats, by stats_lock */
     struct seqlock stats_lock;
 
     /* The start: written by the engine thread before is_ready is posted. */
@@ -220,9 +221,8 @@ static void publish_stats(struct engine *engine, const struct plan *plan) {
     stats.n_free_blocks = engine->blocks.n_free;
     stats.n_reusable_blocks = engine->blocks.n_reusable;
     stats.n_held_blocks = engine->blocks.n_held;
-    seqlock_write_begin(&engine->stats_lock);
     engine->stats = stats;
-    seqlock_write_end(&engine->stats_lock);
+    seqlock_write(&engine->stats_lock, engine->shared_stats, &stats, sizeof stats);
 }
 
 static void cancel(struct engine *engine, uint64_t request_id) {
@@ -424,11 +424,7 @@ size_t engine_kv_bytes(const struct engine *engine) {
 
 struct engine_stats engine_read_stats(struct engine *engine) {
     struct engine_stats stats;
-    unsigned ticket;
-    do {
-        ticket = seqlock_read_begin(&engine->stats_lock);
-        stats = engine->stats;
-    } while (!seqlock_read_is_good(&engine->stats_lock, ticket));
+    seqlock_read(&engine->stats_lock, engine->shared_stats, &stats, sizeof stats);
     return stats;
 }
 
