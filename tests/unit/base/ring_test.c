@@ -155,6 +155,19 @@ static void a_push_wakes_who_waits_for_ever(void **state) {
     ring_deinit(&ring);
 }
 
+/* A producer's wake-up may arrive when its item has been taken already. */
+static void a_wake_up_without_an_item_ends_no_wait(void **state) {
+    (void)state;
+    struct ring ring;
+    uint64_t one = 1;
+    assert_int_equal(ring_init(&ring, 4, 4), STATUS_OK);
+    assert_int_equal(write(ring.event_fd, &one, sizeof one), sizeof one);
+    int64_t start_ns = clock_now_ns();
+    assert_false(ring_wait(&ring, 40));
+    assert_true(clock_now_ns() - start_ns >= 40 * (int64_t)MS_NS);
+    ring_deinit(&ring);
+}
+
 struct table {
     struct ring to, from;
 };
@@ -210,6 +223,7 @@ int main(void) {
         cmocka_unit_test(many_producers_lose_nothing_and_keep_their_order),
         cmocka_unit_test(waiting_for_nothing_ends_at_its_time),
         cmocka_unit_test(a_push_wakes_who_waits_for_ever),
+        cmocka_unit_test(a_wake_up_without_an_item_ends_no_wait),
         cmocka_unit_test(no_wake_up_is_lost),
         cmocka_unit_test(its_end_gives_everything_back),
     };
