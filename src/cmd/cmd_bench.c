@@ -35,23 +35,26 @@ struct shares {
 
 /* ---- measuring ---- */
 
-static enum status measure_machine(struct bench *bench) {
+static enum status measure_peak(struct bench *bench) {
     struct hw_peak peak;
-    double read_gb_s;
     enum status status = hw_profile_int8_peak(bench->pool, &bench->kernels, HW_PROFILE_PEAK_NS, &peak);
-    if (!status) status = hw_profile_read_gb_s(bench->pool, HW_PROFILE_READ_BYTES, &read_gb_s);
     if (status) return status_fail(&bench->note, status, "no memory to measure the machine with");
     bench->peak = hw_profile_better_peak(bench->peak, peak);
-    bench->read_gb_s = fmax(bench->read_gb_s, read_gb_s);
     return STATUS_OK;
+}
+
+static enum status measure_read(struct bench *bench) {
+    enum status status = hw_profile_read_gb_s(bench->pool, HW_PROFILE_READ_BYTES, &bench->read_gb_s);
+    return status ? status_fail(&bench->note, status, "no memory for %u bytes to read", HW_PROFILE_READ_BYTES) : status;
 }
 
 static enum status measure(struct bench *bench) {
     enum status status = thread_pool_create(&bench->pool, bench->n_threads);
     if (status) return status_fail(&bench->note, status, "cannot start %d threads", bench->n_threads);
-    status = measure_machine(bench);
+    status = measure_read(bench);
+    if (!status) status = measure_peak(bench);
     if (!status) status = speed_measure(bench->model.engine, &bench->plan, &bench->rates, &bench->note);
-    return status ? status : measure_machine(bench);
+    return status ? status : measure_peak(bench);
 }
 
 /* ---- shares ---- */

@@ -86,19 +86,29 @@ static enum status open_file(struct cmd_engine *opened, const char *model, struc
     return status;
 }
 
+enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model, const struct options *options,
+                                 const struct cmd_engine_needs *needs, struct status_note *note) {
+    struct model_config config;
+    *opened = (struct cmd_engine){.options.has_bf16_tables = needs->has_bf16_tables};
+    enum status status = read_numerics(options, &opened->options, note);
+    if (!status) status = open_file(opened, model, &config, note);
+    if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
+    if (status) cmd_engine_close(opened);
+    return status;
+}
+
+enum status cmd_engine_start(struct cmd_engine *opened, struct status_note *note) {
+    opened->options.gguf = opened->gguf;
+    enum status status = engine_create(&opened->engine, &opened->options, note);
+    if (status) status_note_prefix(note, opened->path);
+    return status;
+}
+
 enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const struct options *options,
                             const struct cmd_engine_needs *needs, struct status_note *note) {
-    struct engine_options engine_options = {.has_bf16_tables = needs->has_bf16_tables};
-    struct model_config config;
-    *opened = (struct cmd_engine){0};
-    enum status status = read_numerics(options, &engine_options, note);
-    if (!status) status = open_file(opened, model, &config, note);
-    if (!status) status = read_sizes(options, needs, config.max_context, &engine_options, note);
-    if (!status) {
-        engine_options.gguf = opened->gguf;
-        status = engine_create(&opened->engine, &engine_options, note);
-        if (status) status_note_prefix(note, opened->path);
-    }
+    enum status status = cmd_engine_open_file(opened, model, options, needs, note);
+    if (status) return status;
+    status = cmd_engine_start(opened, note);
     if (status) cmd_engine_close(opened);
     return status;
 }

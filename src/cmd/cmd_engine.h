@@ -9,7 +9,8 @@
 struct cmd_engine {
     char path[CMD_MODEL_MAX_PATH_BYTES];
     struct gguf *gguf;
-    struct engine *engine;
+    struct engine_options options;
+    struct engine *engine; /* NULL until started */
 };
 
 struct cmd_engine_needs {
@@ -23,8 +24,17 @@ struct cmd_engine_needs {
  * Errors: STATUS_INVALID with the option and its value in note. */
 WARN_UNUSED enum status cmd_engine_check(const struct options *options, struct status_note *note);
 
-/* model: a path or a name; the options have been checked. Errors: as cmd_model_path, gguf_open, engine_create; option
- * values out of range are STATUS_INVALID and name the option. The note names the file where the file is at fault. */
+/* The file, checked, and the engine's options; loads nothing yet. model: a path or a name; the options have been
+ * checked. Errors: as cmd_model_path and gguf_open; STATUS_INVALID for sizes that do not fit the model. The note names
+ * the file where the file is at fault. */
+WARN_UNUSED enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model,
+                                             const struct options *options, const struct cmd_engine_needs *needs,
+                                             struct status_note *note);
+
+/* Loads the model. Errors: as engine_create; close afterwards. */
+WARN_UNUSED enum status cmd_engine_start(struct cmd_engine *opened, struct status_note *note);
+
+/* Both. */
 WARN_UNUSED enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const struct options *options,
                                         const struct cmd_engine_needs *needs, struct status_note *note);
 void cmd_engine_close(struct cmd_engine *opened);

@@ -28,6 +28,7 @@ struct run {
     json_t *request;                     /* {"messages": [...]}, grows with the conversation */
     struct id_list ids;
     struct str answer;
+    struct str input; /* standard input, where it is the prompt */
     struct status_note note;
     bool is_terminal;
 };
@@ -61,14 +62,17 @@ static enum status encode_prompt(struct run *run, const char *text, size_t n_byt
     return status ? status : cmd_chat_encode(run->chat_template, run->tokenizer, run->request, &run->ids, &run->note);
 }
 
+/* At least one token of an answer must fit behind the prompt. */
+static enum status check_room(struct run *run) {
+    int max_context = run->model.options.max_context;
+    if (run->ids.n_ids < (size_t)max_context) return STATUS_OK;
+    return status_fail(&run->note, STATUS_LIMIT, "the prompt has %zu tokens, the context holds %d with the answer",
+                       run->ids.n_ids, max_context);
+}
+
 static struct request *make_request(struct run *run) {
     const struct options *options = run->options;
-    int n_prompt = (int)run->ids.n_ids, room = engine_max_context(run->model.engine) - n_prompt;
-    if (room < 1) {
-        status_fail(&run->note, STATUS_LIMIT, "the prompt has %d tokens, the context holds %d with the answer",
-                    n_prompt, engine_max_context(run->model.engine));
-        return NULL;
-    }
+    int n_prompt = (int)run->ids.n_ids, room = run->model.options.max_context - n_prompt;
     int max_new = options->max_tokens < room ? (int)options->max_tokens : room;
     struct request *request = engine_client_make((const uint32_t *)run->ids.ids, n_prompt, max_new);
     if (!request) {
@@ -175,22 +179,25 @@ static enum status print_json(const struct run *run, const struct request *reque
     return STATUS_OK;
 }
 
+static void forget_messages(struct run *run, size_t n_kept) {
+    json_t *messages = json_object_get(run->request, "messages");
+    while (json_array_size(messages) > n_kept) json_array_remove(messages, json_array_size(messages) - 1);
+}
+
 /* Asks, streams, prints the phases and keeps the answer in the conversation. */
 static enum status take_turn(struct run *run, const char *text, size_t n_bytes) {
     enum finish_reason reason = FINISH_STOP;
     size_t n_messages = json_array_size(json_object_get(run->request, "messages"));
     enum status status = encode_prompt(run, text, n_bytes);
+    if (!status) status = check_room(run);
     struct request *request = status ? NULL : make_request(run);
-    if (!status && !request) status = STATUS_LIMIT;
+    if (!status && !request) status = STATUS_NOMEM;
     if (!status) status = stream(run, request, &reason);
     if (!status && run->options->json) status = print_json(run, request, reason);
     if (!status && !run->options->json) print_lines(run, &request->stats, reason);
     engine_client_free(&request);
     if (!status && !run->options->raw) status = add_message(run, "assistant", run->answer.ptr, run->answer.n_bytes);
-    if (status) { /* the conversation goes on as if this had not been asked */
-        json_t *messages = json_object_get(run->request, "messages");
-        while (json_array_size(messages) > n_messages) json_array_remove(messages, json_array_size(messages) - 1);
-    }
+    if (status) forget_messages(run, n_messages); /* the conversation goes on as if this had not been asked */
     return status;
 }
 
@@ -207,18 +214,20 @@ static int ask_given(struct run *run) {
     return 0;
 }
 
-static int ask_stdin(struct run *run) {
-    struct str text;
+/* All of standard input, as one prompt. */
+static enum status read_stdin(struct run *run) {
+    struct str *text = &run->input;
     char bytes[65536];
     size_t n;
     enum status status = STATUS_OK;
-    str_init(&text, MAX_PROMPT_BYTES);
-    while (!status && (n = fread(bytes, 1, sizeof bytes, stdin)) > 0) status = str_append(&text, bytes, n);
-    if (status) status_fail(&run->note, status, "standard input is longer than %zu bytes", MAX_PROMPT_BYTES);
-    while (!run->options->raw && text.n_bytes && text.ptr[text.n_bytes - 1] == '\n') text.ptr[--text.n_bytes] = 0;
-    if (!status && text.n_bytes == 0) status = status_fail(&run->note, STATUS_INVALID, "standard input is empty");
-    if (!status) status = take_turn(run, text.ptr, text.n_bytes);
-    str_deinit(&text);
+    while (!status && (n = fread(bytes, 1, sizeof bytes, stdin)) > 0) status = str_append(text, bytes, n);
+    if (status) return status_fail(&run->note, status, "standard input is longer than %zu bytes", MAX_PROMPT_BYTES);
+    while (!run->options->raw && text->n_bytes && text->ptr[text->n_bytes - 1] == '\n') text->ptr[--text->n_bytes] = 0;
+    return text->n_bytes ? STATUS_OK : status_fail(&run->note, STATUS_INVALID, "standard input is empty");
+}
+
+static int ask_stdin(struct run *run) {
+    enum status status = take_turn(run, run->input.ptr, run->input.n_bytes);
     return status ? cmd_fail(NULL, status, &run->note) : 0;
 }
 
@@ -274,18 +283,37 @@ static int converse(struct run *run) {
 
 static enum status open_model(struct run *run, const char *model) {
     struct cmd_engine_needs needs = {.max_sequences = 1};
-    enum status status = cmd_engine_open(&run->model, model, run->options, &needs, &run->note);
+    enum status status = cmd_engine_open_file(&run->model, model, run->options, &needs, &run->note);
     if (status) return status;
     status = tokenizer_open(&run->tokenizer, run->model.gguf, &run->note);
-    if (!status && tokenizer_n_vocab(run->tokenizer) > engine_model(run->model.engine)->n_vocab)
-        status =
-            status_fail(&run->note, STATUS_FORMAT, "tokenizer.ggml.tokens has %d tokens, token_embd.weight %d rows",
-                        (int)tokenizer_n_vocab(run->tokenizer), engine_model(run->model.engine)->n_vocab);
     if (!status && !run->options->raw) status = cmd_chat_template(run->model.gguf, &run->chat_template, &run->note);
     if (status) status_note_prefix(&run->note, model);
     if (!status && run->options->system)
         status = add_message(run, "system", run->options->system, strlen(run->options->system));
     return status;
+}
+
+/* A first prompt that cannot be answered is refused before the model is loaded. */
+static enum status check_first_prompt(struct run *run) {
+    size_t n_messages = json_array_size(json_object_get(run->request, "messages"));
+    const struct option_list *prompts = &run->options->prompt;
+    enum status status = STATUS_OK;
+    if (prompts->n_items)
+        status = encode_prompt(run, prompts->items[0], strlen(prompts->items[0]));
+    else if (run->input.n_bytes)
+        status = encode_prompt(run, run->input.ptr, run->input.n_bytes);
+    if (!status) status = check_room(run);
+    forget_messages(run, n_messages);
+    return status;
+}
+
+static enum status load_model(struct run *run, const char *model) {
+    enum status status = cmd_engine_start(&run->model, &run->note);
+    if (status) return status;
+    int n_rows = engine_model(run->model.engine)->n_vocab, n_tokens = (int)tokenizer_n_vocab(run->tokenizer);
+    if (n_tokens <= n_rows) return STATUS_OK;
+    return status_fail(&run->note, STATUS_FORMAT, "%s: tokenizer.ggml.tokens has %d tokens, token_embd.weight %d rows",
+                       model, n_tokens, n_rows);
 }
 
 static enum status check_options(const struct options *options, struct status_note *note) {
@@ -311,20 +339,24 @@ int cmd_run(const struct options *options, int n_words, const char **words) {
     sigaction(SIGINT, &action, NULL);
     id_list_init(&run.ids, INT32_MAX);
     str_init(&run.answer, MAX_PROMPT_BYTES);
+    str_init(&run.input, MAX_PROMPT_BYTES);
     run.request = json_pack("{s:[]}", "messages");
+    bool is_conversation = !options->prompt.n_items && !options->raw && isatty(STDIN_FILENO) == 1;
     enum status status = run.request ? open_model(&run, words[0]) : STATUS_NOMEM;
+    if (!status && !is_conversation && !options->prompt.n_items) status = read_stdin(&run);
+    if (!status && !is_conversation) status = check_first_prompt(&run);
+    if (!status) status = load_model(&run, words[0]);
     int exit_code;
     if (status)
         exit_code = cmd_fail(NULL, status, &run.note);
-    else if (options->prompt.n_items)
-        exit_code = ask_given(&run);
-    else if (isatty(STDIN_FILENO) == 1 && !options->raw)
+    else if (is_conversation)
         exit_code = converse(&run);
     else
-        exit_code = ask_stdin(&run);
+        exit_code = options->prompt.n_items ? ask_given(&run) : ask_stdin(&run);
     json_decref(run.request);
     id_list_deinit(&run.ids);
     str_deinit(&run.answer);
+    str_deinit(&run.input);
     chat_template_destroy(&run.chat_template);
     tokenizer_close(&run.tokenizer);
     cmd_engine_close(&run.model);

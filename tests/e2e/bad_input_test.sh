@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 export KVICK=${KVICK:-build/release/kvick}
 export KVICK_GOLDEN=${KVICK_GOLDEN:-../shared/golden}
 exec python3 - <<'EOF_PY'
-import os, sys, tempfile, time
+import os, sys, tempfile
 
 KVICK, GOLDEN = os.environ["KVICK"], os.environ["KVICK_GOLDEN"]
 CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -17,19 +17,18 @@ scratch = tempfile.mkdtemp()
 
 
 def measure(args):
-    """(exit status, stdout, stderr, seconds, KiB of memory) of one child; negative status: a signal."""
-    started = time.monotonic()
+    """(exit status, stdout, stderr, seconds of CPU, KiB of memory) of one child; negative status: a signal."""
     with open(os.path.join(scratch, "out"), "w+b") as out, open(os.path.join(scratch, "err"), "w+b") as err:
         pid = os.posix_spawn(KVICK, [KVICK, *args], os.environ, file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, out.fileno(), 1), (os.POSIX_SPAWN_DUP2, err.fileno(), 2)])
         _, status, usage = os.wait4(pid, 0)
         out.seek(0), err.seek(0)
-        return (os.waitstatus_to_exitcode(status), out.read(), err.read(), time.monotonic() - started,
+        return (os.waitstatus_to_exitcode(status), out.read(), err.read(), usage.ru_utime + usage.ru_stime,
                 usage.ru_maxrss)
 
 
-def expect(exit_code, words, *args, max_kib=100 * 1024, max_s=1):
+def expect(exit_code, words, *args):
     global passed, failed
     status, out, err, seconds, kib = measure(args)
     text, wrong = err.decode("utf-8", "replace"), []
@@ -38,8 +37,8 @@ def expect(exit_code, words, *args, max_kib=100 * 1024, max_s=1):
     if not text.endswith("\n") or text.count("\n") != 1: wrong.append("not one line on stderr")
     wrong += [f"'{word}' is not named" for word in words if word not in text]
     if not IS_SANITIZED:
-        if seconds > max_s: wrong.append(f"{seconds:.2f} s")
-        if kib > max_kib: wrong.append(f"{kib} KiB")
+        if seconds > 1: wrong.append(f"{seconds:.2f} s")
+        if kib > 100 * 1024: wrong.append(f"{kib} KiB")
     if wrong:
         failed += 1
         print(f"FAILED: kvick {' '.join(a[:60] for a in args)}: {'; '.join(wrong)}: {text[:300]!r}")
@@ -105,11 +104,11 @@ if os.path.isdir(gguf):
     expect(1, ["mixtral.gguf"], "run", os.path.join(gguf, "mixtral.gguf"), "-p", "a", "--raw")
     expect(1, ["gpt-oss.gguf", "general.architecture", "gpt-oss"], "run", os.path.join(gguf, "gpt-oss.gguf"), "-p", "a",
            "--raw")
-    expect(1, ["frob", "known"], "run", llama, "-p", "a", "--raw", "--isa", "frob")
-    expect(1, ["--kv-cache-dtype", "q9"], "run", llama, "-p", "a", "--raw", "--kv-cache-dtype", "q9")
-    expect(1, ["--activations", "int3"], "run", llama, "-p", "a", "--raw", "--activations", "int3")
-    expect(1, ["--block-tokens", "17"], "run", llama, "-p", "a", "--raw", "--block-tokens", "17")
-    expect(1, ["--threads", "100000"], "run", llama, "-p", "a", "--raw", "--threads", "100000")
+    expect(2, ["frob", "known"], "run", llama, "-p", "a", "--raw", "--isa", "frob")
+    expect(2, ["--kv-cache-dtype", "q9"], "run", llama, "-p", "a", "--raw", "--kv-cache-dtype", "q9")
+    expect(2, ["--activations", "int3"], "run", llama, "-p", "a", "--raw", "--activations", "int3")
+    expect(2, ["--block-tokens", "17"], "run", llama, "-p", "a", "--raw", "--block-tokens", "17")
+    expect(2, ["--threads", "100000"], "run", llama, "-p", "a", "--raw", "--threads", "100000")
     expect(1, ["--context", "99999999"], "run", llama, "-p", "a", "--raw", "-c", "99999999")
     reference = os.path.join(GOLDEN, "real", "smollm2.json")
     expect(1, [reference], "eval", "reference", llama, "--reference", reference)
@@ -117,8 +116,8 @@ if os.path.isdir(gguf):
     expect(1, ["other-json"], "eval", "reference", llama, "--reference", file_of("other-json", b"[1]"))
     expect(1, ["no/ref"], "eval", "reference", llama, "--reference", "no/ref")
 if os.path.exists(SMOLLM2):
-    # Told after the model is loaded: its memory and time are in the figures.
-    expect(1, ["context", "16"], "run", SMOLLM2, "-p", "a", "-c", "16", max_kib=400 * 1024, max_s=10)
+    # The model itself takes memory; what is bounded is the refusal's own.
+    expect(1, ["context", "16"], "run", SMOLLM2, "-p", "a", "-c", "16")
 
 for name in os.listdir(scratch): os.unlink(os.path.join(scratch, name))
 os.rmdir(scratch)

@@ -69,7 +69,7 @@ static void logits_are_the_reference_s(void **state) {
                                         .max_logit_rows = MAX_TOKENS,
                                         .tiers = cpu_detect(),
                                         .activations = ACTIVATIONS_F32,
-                                        .has_bf16_rope = reference->has_bf16_rope};
+                                        .has_bf16_tables = reference->has_bf16_tables};
     struct model_run run;
     model_run_open(&run, path, &options);
     float *logits = mem_alloc_array((size_t)MAX_TOKENS * (size_t)run.n_vocab, sizeof(float));

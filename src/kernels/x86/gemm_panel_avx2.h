@@ -6,15 +6,10 @@
 #include "kernels/pack.h"
 #include "kernels/x86/gemm_step_avx2.h"
 
-#define GEMM_PANEL_BLOCKS 16 /* of 32 k in one cut */
+#define GEMM_PANEL_BLOCKS 8 /* of 32 k in one cut */
 #define GEMM_PANEL_TILES 2
-#ifndef GEMM_PANEL_ROWS
-#define GEMM_PANEL_ROWS 4 /* 4 x 2 sums in 16 bits, two weights, a quad and a product; the floats may rest in memory   \
-                           */
-#endif
-#ifndef GEMM_PANEL_AHEAD
+#define GEMM_PANEL_ROWS 4     /* 4 x 2 sums in 16 bits, two weights, a quad, a product: the floats may rest in memory */
 #define GEMM_PANEL_AHEAD 4096 /* bytes */
-#endif
 
 /* One cut of two tiles, or of the last one; rows of activations meet it in groups. */
 struct gemm_panel {
@@ -24,11 +19,6 @@ struct gemm_panel {
     int n_blocks, n_tiles;
     bool is_first; /* of k: sums start at zero */
 };
-
-/* Blocks of a cut: two planes take twice the room in L1. */
-GEMM_INLINE int gemm_panel_max_blocks(enum dtype dtype) {
-    return GEMM_PANEL_BLOCKS / gemm_block_n_planes(dtype);
-}
 
 /* Copies the activations from row row_idx and block cut on into the panel. */
 GEMM_INLINE struct gemm_act gemm_panel_act(enum dtype dtype, enum act_q8_form form, int n_rows,
@@ -106,13 +96,12 @@ GEMM_INLINE void gemm_panel_fill(enum dtype dtype, const uint8_t *w_packed, size
 GEMM_INLINE void gemm_panel(enum dtype dtype, enum act_q8_form form, const uint8_t *w_packed, size_t tile_bytes,
                             const struct act_q8 *x, float *out, int out_stride, int n_rows, int n_cols, int k) {
     struct gemm_panel panel;
-    const int k_blocks = k / ACT_Q8_BLOCK, n_groups = (n_rows + GEMM_PANEL_ROWS - 1) / GEMM_PANEL_ROWS,
-              max_blocks = gemm_panel_max_blocks(dtype);
+    const int k_blocks = k / ACT_Q8_BLOCK, n_groups = (n_rows + GEMM_PANEL_ROWS - 1) / GEMM_PANEL_ROWS;
     for (int col = 0; col < n_cols; col += GEMM_PANEL_TILES * GEMM_TILE_COLS) {
         const uint8_t *tile = w_packed + tile_bytes * (size_t)(col / GEMM_TILE_COLS);
         panel.n_tiles = n_cols - col > GEMM_TILE_COLS ? 2 : 1;
-        for (int cut = 0; cut < k_blocks; cut += max_blocks) {
-            panel.n_blocks = k_blocks - cut < max_blocks ? k_blocks - cut : max_blocks;
+        for (int cut = 0; cut < k_blocks; cut += GEMM_PANEL_BLOCKS) {
+            panel.n_blocks = k_blocks - cut < GEMM_PANEL_BLOCKS ? k_blocks - cut : GEMM_PANEL_BLOCKS;
             panel.is_first = cut == 0;
             gemm_panel_fill(dtype, tile, tile_bytes, cut, k_blocks, &panel);
             /* Groups of even size: a rest of one or two rows would waste the weights' loads. */

@@ -1,14 +1,12 @@
-/* gemm_stream_avx2: few rows, where reading the weights is the work. They are unpacked in registers, half a tile at a
- * time, and used at once, never stored. */
+/* gemm_stream_avx2: one or two rows, where reading the weights is the work. They are unpacked in registers, half a tile
+ * at a time, and used at once, never stored. */
 #ifndef KVICK_KERNELS_X86_GEMM_STREAM_AVX2_H
 #define KVICK_KERNELS_X86_GEMM_STREAM_AVX2_H
 
 #include "kernels/pack.h"
 #include "kernels/x86/gemm_step_avx2.h"
 
-#ifndef GEMM_STREAM_ROWS
 #define GEMM_STREAM_ROWS 2
-#endif
 #define GEMM_STREAM_AHEAD 4096 /* bytes */
 
 GEMM_INLINE void gemm_stream_ahead(const uint8_t *src, size_t n_bytes) {
@@ -48,10 +46,10 @@ GEMM_INLINE void gemm_stream_rows(enum dtype dtype, enum act_q8_form form, int n
 
 GEMM_INLINE void gemm_stream(enum dtype dtype, enum act_q8_form form, const uint8_t *w_packed, size_t tile_bytes,
                              const struct act_q8 *x, float *out, int out_stride, int n_rows, int n_cols, int k) {
-    switch (n_rows) {
-    case 1: gemm_stream_rows(dtype, form, 1, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    default: gemm_stream_rows(dtype, form, 2, w_packed, tile_bytes, x, out, out_stride, n_cols, k); break;
-    }
+    if (n_rows == 1)
+        gemm_stream_rows(dtype, form, 1, w_packed, tile_bytes, x, out, out_stride, n_cols, k);
+    else
+        gemm_stream_rows(dtype, form, 2, w_packed, tile_bytes, x, out, out_stride, n_cols, k);
 }
 
 #endif

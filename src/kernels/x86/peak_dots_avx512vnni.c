@@ -19,5 +19,9 @@ uint32_t peak_dots_avx512vnni(int64_t n, uint8_t w, int8_t x) {
             }
 #pragma GCC unroll 12
     for (int c = 1; c < CHAINS; c++) sums[0] = _mm512_add_epi32(sums[0], sums[c]);
-    return (uint32_t)_mm512_reduce_add_epi32(sums[0]);
+    /* The library's reduction ends in a signed sum, which may not wrap. */
+    __m256i low = _mm256_add_epi32(_mm512_castsi512_si256(sums[0]), _mm512_extracti64x4_epi64(sums[0], 1));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
 }

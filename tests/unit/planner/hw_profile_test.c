@@ -14,6 +14,11 @@
 #define N_COLS 64
 #define N_ROWS 32
 #define N_TIMES 200
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_INSTRUMENTED true
+#else
+#define IS_INSTRUMENTED false
+#endif
 
 static struct thread_pool *pool_of(int n_threads) {
     struct thread_pool *pool;
@@ -66,7 +71,8 @@ static void no_product_is_faster_than_the_peak(void **state) {
             double gops = best_gemm_gops(tiers, dtypes[i]);
             printf("%s %s: %.1f of %.1f GOPS\n", cpu_tier_name(bit), dtype_name(dtypes[i]), gops, peak_gops);
             assert_true(gops > 0);
-            assert_true(gops <= peak_gops);
+            /* Sanitizers slow C down, but not the instructions of the compiler's own vectors. */
+            if (!IS_INSTRUMENTED) assert_true(gops <= peak_gops);
         }
     }
     thread_pool_destroy(&pool);
