@@ -1,5 +1,6 @@
 #include "base/thread.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,6 +49,10 @@ enum status thread_start(struct thread *thread, const char *name, thread_fn *fn,
 
 void thread_join(struct thread *thread) {
     pthread_join(thread->handle, NULL);
+}
+
+void thread_sleep_ms(int n_ms) {
+    poll(NULL, 0, n_ms);
 }
 
 void thread_pin(int cpu_idx) {

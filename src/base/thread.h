@@ -23,6 +23,9 @@ void thread_join(struct thread *thread);
  * new threads, main() for the first. */
 void thread_set_float_state(void);
 
+/* The calling thread sleeps; for waits that no event ends. */
+void thread_sleep_ms(int n_ms);
+
 /* Binds the calling thread to the n-th CPU of the process's affinity mask; without effect if there is none. */
 void thread_pin(int cpu_idx);
 

@@ -235,10 +235,15 @@ static void cancel(struct engine *engine, uint64_t request_id) {
     /* An id that is unknown has finished meanwhile: nothing to do. */
 }
 
+/* Commands can be answered while half of the outbox is free: the other half is for what steps send. */
+static bool has_answer_room(const struct engine *engine) {
+    return ring_n_items(&engine->outbox) < ring_max_items(&engine->outbox) / 2;
+}
+
 static void read_inbox(struct engine *engine) {
     struct command_message message;
     if (engine->state.n_sequences == 0) ring_wait(&engine->inbox, -1);
-    while (ring_n_items(&engine->outbox) < ring_max_items(&engine->outbox) / 2 && ring_pop(&engine->inbox, &message)) {
+    while (has_answer_room(engine) && ring_pop(&engine->inbox, &message)) {
         if (message.kind == COMMAND_SUBMIT) admit(engine, message.request);
         if (message.kind == COMMAND_CANCEL) cancel(engine, message.request_id);
     }
@@ -345,10 +350,10 @@ static void engine_main(void *arg) {
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
     while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) {
         read_inbox(engine);
-        if (has_outbox_room(engine))
-            run_step(engine);
-        else
-            ring_wait(&engine->inbox, 1);
+        if (has_outbox_room(engine)) run_step(engine);
+        /* Nothing tells when the reader takes an event out, so this looks again a little later. */
+        bool waits_for_reader = !has_outbox_room(engine) || (!has_answer_room(engine) && !engine->state.n_sequences);
+        if (waits_for_reader) thread_sleep_ms(1);
     }
     while (engine->state.n_sequences > 0) finish(engine, engine->state.sequences[0], FINISH_CANCELLED);
     send_unread_home(engine);

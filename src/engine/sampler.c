@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "kernels/scalar/exp_scalar.h"
 
+#define GREEDY_TEMPERATURE 1e-3f /* below it nothing but exact ties could be sampled: they go to the lowest id */
+
 enum status sampler_check(const struct sampling *sampling, struct status_note *note) {
     if (!(sampling->temperature >= 0 && sampling->temperature <= 100))
         return status_fail(note, STATUS_INVALID, "temperature %g is not within 0..100", (double)sampling->temperature);
@@ -82,7 +84,7 @@ static int keep_candidates(struct sampler *sampler, const struct sampling *sampl
 uint32_t sampler_pick(struct sampler *sampler, const struct sampling *sampling, const float *logits,
                       uint32_t position) {
     uint32_t best = sampler_argmax(logits, sampler->n_vocab);
-    if (sampling->temperature == 0 || sampling->top_k == 1) return best;
+    if (sampling->temperature < GREEDY_TEMPERATURE || sampling->top_k == 1) return best;
     double total = 0;
     int n = 0;
     for (int i = 0; i < sampler->n_vocab; i++) {

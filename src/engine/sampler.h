@@ -9,7 +9,7 @@
 #include "base/status.h"
 
 struct sampling {
-    float temperature; /* 0: the likeliest token, of equals the lowest id */
+    float temperature; /* 0, or below 0.001: the likeliest token, of equals the lowest id */
     int top_k;         /* 0: all */
     float top_p;       /* 1: all */
     float min_p;       /* 0: all; share of the likeliest token's probability */
