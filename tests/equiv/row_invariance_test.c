@@ -46,7 +46,11 @@ static const struct model_case cases[] = {MADE(F32),
                                           {"golden_llama_tied_mqa", "gguf/llama-tied-mqa.gguf", NULL, 0},
                                           {"golden_llama3_rope", "gguf/llama3-rope.gguf", NULL, 0},
                                           {"golden_llama_yarn", "gguf/llama-yarn.gguf", NULL, 0},
-                                          {"real_smollm2", NULL, "smollm2", 0}};
+                                          {"golden_gemma3", "gguf/gemma3.gguf", NULL, 0},
+                                          {"golden_qwen2", "gguf/qwen2.gguf", NULL, 0},
+                                          {"golden_qwen3", "gguf/qwen3.gguf", NULL, 0},
+                                          {"real_smollm2", NULL, "smollm2", 0},
+                                          {"real_gemma3", NULL, "gemma3-270m", 0}};
 
 #define N_CASES ((int)(sizeof cases / sizeof cases[0]))
 
@@ -242,6 +246,7 @@ static void bits_do_not_depend_on_the_way(void **state) {
     bool is_made = !model->golden && !model->real;
     bool has_forms = is_made && dtype_block_elements(model->dtype) > 1;
     struct subject subject = {.seed = 1000 + (uint64_t)(model - cases)};
+    if (model->real) test_skip_if_slow();
     find_file(model, &subject);
     for (int kv = 0; kv < 2; kv++) {
         for (int form = ACTIVATIONS_AUTO; form <= (has_forms ? ACTIVATIONS_INT16 : ACTIVATIONS_AUTO); form++) {

@@ -71,6 +71,7 @@ static void check_model(const char *name, const char *bound) {
     int n_vocab;
     static const enum activation_form forms[] = {ACTIVATIONS_INT8, ACTIVATIONS_AUTO, ACTIVATIONS_INT16};
     double kl[3];
+    test_skip_if_slow();
     read_ids(name, ids);
     char path[1024];
     snprintf(path, sizeof path, "%s", test_model_file(name));

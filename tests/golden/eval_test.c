@@ -6,17 +6,9 @@
 
 #include <jansson.h>
 
+#include "support/bounds.h"
 #include "support/run_kvick.h"
 #include "support/test.h"
-
-static double bound(const char *name) {
-    json_t *root = json_load_file(test_own_file("bounds.json"), 0, NULL);
-    json_t *value = json_object_get(json_object_get(json_object_get(root, "entries"), name), "value");
-    if (!json_is_number(value)) fail_msg("bounds.json: no value for %s", name);
-    double number = json_number_value(value);
-    json_decref(root);
-    return number;
-}
 
 /* The JSON that eval prints; fails the running test unless it exits with exit_code. */
 static json_t *eval(const char *model, const char *reference, int exit_code) {
@@ -39,6 +31,7 @@ static double number_of(const json_t *root, const char *name) {
 static void smollm2_agrees(void **state) {
     (void)state;
     char model[1024];
+    test_skip_if_slow();
     snprintf(model, sizeof model, "%s", test_model_file("smollm2"));
     json_t *root = eval(model, test_golden_file("real/smollm2.json"), 0);
     assert_true(number_of(root, "sure_steps") > 100);
@@ -49,17 +42,19 @@ static void smollm2_agrees(void **state) {
 static void smollm2_is_within_its_divergence(void **state) {
     (void)state;
     char model[1024];
+    test_skip_if_slow();
     snprintf(model, sizeof model, "%s", test_model_file("smollm2"));
     json_t *root = eval(model, test_golden_file("real/smollm2.logprobs.json"), 0);
     double mean_kl = number_of(root, "mean_kl");
-    if (!(mean_kl > 0 && mean_kl <= bound("kl_smollm2_mean"))) fail_msg("mean_kl %g", mean_kl);
+    if (!(mean_kl > 0 && mean_kl <= bounds_value("kl_smollm2_mean"))) fail_msg("mean_kl %g", mean_kl);
     json_decref(root);
 }
 
 static void tiny_models_agree(void **state) {
     (void)state;
-    static const char *const names[] = {"llama", "llama-tied-mqa", "llama3-rope", "llama-yarn"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const names[] = {"llama",  "llama-tied-mqa", "llama3-rope", "llama-yarn",
+                                        "gemma3", "qwen2",          "qwen3"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char model[1024], file[128];
         snprintf(file, sizeof file, "gguf/%s.gguf", names[i]);
         snprintf(model, sizeof model, "%s", test_golden_file(file));

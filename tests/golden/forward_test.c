@@ -7,19 +7,11 @@
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "cmd/reference.h"
+#include "support/bounds.h"
 #include "support/model_run.h"
 #include "support/test.h"
 
 #define MAX_TOKENS 512
-
-static double bound(const char *name) {
-    json_t *root = json_load_file(test_own_file("bounds.json"), 0, NULL);
-    json_t *value = json_object_get(json_object_get(json_object_get(root, "entries"), name), "value");
-    if (!json_is_number(value)) fail_msg("bounds.json: no value for %s", name);
-    double number = json_number_value(value);
-    json_decref(root);
-    return number;
-}
 
 static uint32_t argmax(const float *values, int n) {
     int best = 0;
@@ -80,8 +72,8 @@ static void logits_are_the_reference_s(void **state) {
         int n_tokens = item->n_prompt + item->n_greedy;
         assert_in_range(n_tokens, 1, MAX_TOKENS);
         model_run_logits(&run, item->tokens, n_tokens, 0, logits);
-        if (item->logits) check_logits(item, logits, run.n_vocab, bound("tiny_logit_rel"));
-        check_greedy(item, logits, run.n_vocab, bound("argmax_gap_tiny"));
+        if (item->logits) check_logits(item, logits, run.n_vocab, bounds_value("tiny_logit_rel"));
+        check_greedy(item, logits, run.n_vocab, bounds_value("argmax_gap_tiny"));
         n_logit_cases += item->logits != NULL;
         n_long += item->n_prompt >= 200;
     }
@@ -93,9 +85,10 @@ static void logits_are_the_reference_s(void **state) {
 }
 
 int main(void) {
-    static const char *const names[] = {"llama", "llama-tied-mqa", "llama3-rope", "llama-yarn"};
-    struct CMUnitTest tests[4];
-    for (int i = 0; i < 4; i++)
+    static const char *const names[] = {"llama",  "llama-tied-mqa", "llama3-rope", "llama-yarn",
+                                        "gemma3", "qwen2",          "qwen3"};
+    struct CMUnitTest tests[sizeof names / sizeof names[0]];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         tests[i] = (struct CMUnitTest){names[i], logits_are_the_reference_s, NULL, NULL, (void *)(uintptr_t)names[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

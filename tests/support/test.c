@@ -41,3 +41,11 @@ const char *test_model_file(const char *name) {
     }
     return path;
 }
+
+void test_skip_if_slow(void) {
+#ifdef KVICK_SANITIZED
+    if (getenv("KVICK_LONG")) return;
+    print_message("a real model under a sanitizer runs only with KVICK_LONG: not tested\n");
+    skip();
+#endif
+}

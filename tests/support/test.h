@@ -22,4 +22,7 @@ const char *test_own_file(const char *name);
 /* Path of a real model in the download cache, or skips the running test. name: "smollm2" or "gemma3-270m". */
 const char *test_model_file(const char *name);
 
+/* Skips the running test in a sanitizer's build unless KVICK_LONG is set: a real model takes minutes there. */
+void test_skip_if_slow(void);
+
 #endif
