@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,9 @@ const char *test_own_file(const char *name);
 
 /* Path of a real model in the download cache, or skips the running test. name: "smollm2" or "gemma3-270m". */
 const char *test_model_file(const char *name);
+
+/* True in a sanitizer's build unless KVICK_LONG is set: tests that sample may then sample less. */
+bool test_is_slow_build(void);
 
 /* Skips the running test in a sanitizer's build unless KVICK_LONG is set: a real model takes minutes there. */
 void test_skip_if_slow(void);
