@@ -151,7 +151,7 @@ static void public_templates_give_their_texts(void **state) {
 
 int main(void) {
 #ifndef KVICK_BRIDGE
-    print_message("built without the bridge: chat templates are not tested\n");
+    print_message("KVICK_BRIDGE=OFF: chat templates are not tested\n0 passed, 0 failed, 1 skipped\n");
     return 0;
 #endif
     const struct CMUnitTest tests[] = {
