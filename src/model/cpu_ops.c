@@ -51,10 +51,6 @@ static int buffer_create(struct layer_ops *ops, size_t n_bytes) {
     return cpu->n_buffers++;
 }
 
-static void tensor_put(struct layer_ops *ops, struct tensor_ref to, const float *from) {
-    memcpy(at(self(ops), to), from, (size_t)to.n_rows * (size_t)to.n_cols * sizeof(float));
-}
-
 static void tensor_fetch(struct layer_ops *ops, struct tensor_ref from, float *to) {
     memcpy(to, at(self(ops), from), (size_t)from.n_rows * (size_t)from.n_cols * sizeof(float));
 }
@@ -372,7 +368,6 @@ enum status cpu_ops_create(struct layer_ops **out_ops, struct thread_pool *pool,
     *out_ops = NULL;
     if (!cpu) return STATUS_NOMEM;
     *cpu = (struct cpu_ops){.ops = {.buffer_create = buffer_create,
-                                    .tensor_put = tensor_put,
                                     .tensor_fetch = tensor_fetch,
                                     .embed = embed,
                                     .rms_norm = rms_norm,

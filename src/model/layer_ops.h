@@ -1,7 +1,7 @@
 /* layer_ops: whole-tensor operations on handles, the seam to another device.
  *
- * Tensors are row-major float matrices in numbered buffers that the device owns; only tensor_fetch and tensor_put move
- * their bytes to and from the caller. Operations run in the order of the calls.
+ * Tensors are row-major float matrices in numbered buffers that the device owns; only tensor_fetch moves
+ * their bytes to the caller. Operations run in the order of the calls.
  * Thread: engine.   Errors: none; sizes are REQUIREd. */
 #ifndef KVICK_MODEL_LAYER_OPS_H
 #define KVICK_MODEL_LAYER_OPS_H
@@ -32,7 +32,6 @@ struct layer_ops {
     /* A new buffer of at least n_bytes; its number, or -1 when memory is out. */
     int (*buffer_create)(struct layer_ops *ops, size_t n_bytes);
 
-    void (*tensor_put)(struct layer_ops *ops, struct tensor_ref to, const float *from);
     void (*tensor_fetch)(struct layer_ops *ops, struct tensor_ref from, float *to);
 
     /* out[i] = row ids[i] of the table, times scale. ids < table->n_out. */
