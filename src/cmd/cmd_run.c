@@ -31,6 +31,7 @@ struct run {
     struct str input; /* standard input, where it is the prompt */
     struct status_note note;
     bool is_terminal;
+    int n_handled_interrupts; /* Ctrl-C beyond these asks to stop the answer that is being made */
 };
 
 static volatile sig_atomic_t n_interrupts;
@@ -101,13 +102,14 @@ static void show(struct run *run, size_t from) {
 static enum status stream(struct run *run, struct request *request, enum finish_reason *out_reason) {
     struct detokenizer detokenizer;
     struct event event;
-    int n_seen = n_interrupts;
     str_clear(&run->answer);
     detokenizer_init(&detokenizer, run->tokenizer, 0);
     enum status status = engine_client_submit(run->model.engine, request);
     if (status) return status_fail(&run->note, status, "the engine takes no request");
     for (;;) {
-        if (n_interrupts != n_seen && !engine_client_cancel(run->model.engine, request->id)) n_seen = n_interrupts;
+        int n_now = n_interrupts;
+        if (n_now != run->n_handled_interrupts && !engine_client_cancel(run->model.engine, request->id))
+            run->n_handled_interrupts = n_now;
         if (!engine_client_wait(run->model.engine, POLL_MS, &event)) continue;
         size_t from = run->answer.n_bytes;
         if (event.kind == EVENT_TOKEN) {
@@ -237,12 +239,14 @@ static char *prompt_text(EditLine *line) {
     return text;
 }
 
-/* False when the person leaves: end of input, or Ctrl-C twice in a row. */
-static bool read_line(EditLine *line, History *lines, struct str *out) {
+/* False when the person leaves: end of input, or Ctrl-C twice in a row. A Ctrl-C while a line is edited ends the call
+ * that reads it, so one that comes with a whole line came after Enter and is for the answer. */
+static bool read_line(struct run *run, EditLine *line, History *lines, struct str *out) {
     HistEvent history_event;
     int n_chars, n_empty_interrupts = 0;
     for (;;) {
         errno = 0;
+        run->n_handled_interrupts = n_interrupts;
         const char *text = el_gets(line, &n_chars);
         if (text && n_chars > 0) {
             str_clear(out);
@@ -268,7 +272,7 @@ static int converse(struct run *run) {
     el_set(line, EL_SIGNAL, 0);
     el_set(line, EL_HIST, history, lines);
     str_init(&text, MAX_PROMPT_BYTES);
-    while (read_line(line, lines, &text)) {
+    while (read_line(run, line, lines, &text)) {
         if (take_turn(run, text.ptr, text.n_bytes)) cmd_fail(NULL, STATUS_INVALID, &run->note);
         putchar('\n');
     }

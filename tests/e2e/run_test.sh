@@ -196,6 +196,20 @@ class Terminal:
         raise AssertionError(f"still running after {seconds} s")
 
 
+def an_interrupt_right_after_enter_counts():
+    terminal = Terminal(*STABLE, "-n", "400")
+    try:
+        terminal.wait_for("> ", 30 * SLOW)
+        terminal.type(LONG + "\n")
+        terminal.wait_for("world.\r\n", 10 * SLOW)  # the echo: the line has been read, nothing is answered yet
+        terminal.type("\3")
+        terminal.wait_for("interrupted", 5 * SLOW)
+    finally:
+        os.kill(terminal.pid, signal.SIGKILL)
+        os.waitpid(terminal.pid, 0)
+        os.close(terminal.fd)
+
+
 def a_session_in_a_terminal():
     terminal = Terminal(*STABLE, "-n", "400")
     try:
@@ -205,7 +219,7 @@ def a_session_in_a_terminal():
         terminal.wait_for("decode ", 30 * SLOW)
         terminal.wait_for("> ", 10 * SLOW)
         terminal.type(LONG + "\n")
-        terminal.wait_for("world.", 10 * SLOW)  # the echo
+        terminal.wait_for("world.\r\n", 10 * SLOW)  # the end of the echo, which holds " the " too
         terminal.wait_for(" the ", 30 * SLOW)
         terminal.type("\3")
         terminal.wait_for("interrupted", 5 * SLOW)
@@ -230,7 +244,7 @@ n_passed = n_failed = 0
 for test in (the_answer_names_paris_and_the_phases_follow, a_second_turn_reuses_the_first, json_has_its_keys,
              no_exact_option_changes_an_answer, standard_input_is_a_prompt, one_token_is_one_token,
              raw_continues_plain_text, seeds_decide_what_is_sampled, an_interrupt_ends_a_long_answer,
-             a_reader_that_leaves_is_no_crash, a_session_in_a_terminal):
+             a_reader_that_leaves_is_no_crash, an_interrupt_right_after_enter_counts, a_session_in_a_terminal):
     started = time.monotonic()
     try:
         test()
