@@ -17,6 +17,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 import traceback
 
@@ -179,6 +180,15 @@ class Terminal:
             self.shown += piece.decode("utf-8", "replace")
         self.shown = self.shown[self.shown.index(word) + len(word):]
 
+    def type_at_prompt(self, text):
+        """Types when the line editor listens: it prints its prompt a moment before it sets the terminal's mode, and keys
+        that come in between are the system's, not its own."""
+        end = time.monotonic() + 10 * SLOW
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            assert time.monotonic() < end, "the line editor does not listen"
+            time.sleep(0.001)
+        self.type(text)
+
     def type(self, text):
         os.write(self.fd, text.encode())
 
@@ -200,7 +210,7 @@ def an_interrupt_right_after_enter_counts():
     terminal = Terminal(*STABLE, "-n", "400")
     try:
         terminal.wait_for("> ", 30 * SLOW)
-        terminal.type(LONG + "\n")
+        terminal.type_at_prompt(LONG + "\n")
         terminal.wait_for("world.\r\n", 10 * SLOW)  # the echo: the line has been read, nothing is answered yet
         terminal.type("\3")
         terminal.wait_for("interrupted", 5 * SLOW)
@@ -214,21 +224,21 @@ def a_session_in_a_terminal():
     terminal = Terminal(*STABLE, "-n", "400")
     try:
         terminal.wait_for("> ", 30 * SLOW)
-        terminal.type(FRANCE + "\n")
+        terminal.type_at_prompt(FRANCE + "\n")
         terminal.wait_for("Paris", 30 * SLOW)
         terminal.wait_for("decode ", 30 * SLOW)
         terminal.wait_for("> ", 10 * SLOW)
-        terminal.type(LONG + "\n")
+        terminal.type_at_prompt(LONG + "\n")
         terminal.wait_for("world.\r\n", 10 * SLOW)  # the end of the echo, which holds " the " too
         terminal.wait_for(" the ", 30 * SLOW)
         terminal.type("\3")
         terminal.wait_for("interrupted", 5 * SLOW)
         terminal.wait_for("> ", 10 * SLOW)
-        terminal.type("And of Italy?\n")  # the session goes on
+        terminal.type_at_prompt("And of Italy?\n")  # the session goes on
         terminal.wait_for("decode ", 60 * SLOW)
         terminal.wait_for("> ", 10 * SLOW)
         started = time.monotonic()
-        terminal.type("\4")
+        terminal.type_at_prompt("\4")
         code = terminal.wait_end(30 * SLOW)
         assert time.monotonic() - started < 2 * SLOW and code == 0, code
     finally:
