@@ -1,4 +1,6 @@
 #include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -260,8 +262,15 @@ static bool read_line(struct run *run, EditLine *line, History *lines, struct st
     }
 }
 
+/* libedit reads characters by the locale and drops those that it has not: the terminal's text is UTF-8, whatever the
+ * environment says. */
+static void use_utf8(void) {
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 static int converse(struct run *run) {
     HistEvent history_event;
+    use_utf8();
     EditLine *line = el_init("kvick", stdin, stdout, stderr);
     History *lines = history_init();
     struct str text;

@@ -10,6 +10,7 @@ if [ ! -e "$model" ]; then
     exit 77
 fi
 KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
+import codecs
 import json
 import os
 import pty
@@ -160,6 +161,7 @@ class Terminal:
 
     def __init__(self, *arguments):
         self.shown = ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.environ["TERM"] = "xterm"
@@ -177,7 +179,7 @@ class Terminal:
             except OSError:
                 piece = b""
             assert piece, f"ended without {word!r}: {self.shown!r}"
-            self.shown += piece.decode("utf-8", "replace")
+            self.shown += self.decoder.decode(piece)
         self.shown = self.shown[self.shown.index(word) + len(word):]
 
     def type_at_prompt(self, text):
@@ -204,6 +206,24 @@ class Terminal:
             if pid:
                 return os.waitstatus_to_exitcode(status)
         raise AssertionError(f"still running after {seconds} s")
+
+
+def a_typed_line_keeps_every_character():
+    text = "Où est Genève? 日本"
+    n_prompt = run_json(*STABLE, "-p", text, "-n", "2")[0]["usage"]["prompt_tokens"]
+    for locale in ("C", "C.UTF-8"):
+        os.environ["LC_ALL"] = locale
+        terminal = Terminal(*STABLE, "-n", "2")
+        try:
+            terminal.wait_for("> ", 30 * SLOW)
+            terminal.type_at_prompt(text + "\n")
+            terminal.wait_for(text + "\r\n", 10 * SLOW)  # what the line editor holds
+            terminal.wait_for(f"prefill  {n_prompt} prompt tokens", 30 * SLOW)
+        finally:
+            del os.environ["LC_ALL"]
+            os.kill(terminal.pid, signal.SIGKILL)
+            os.waitpid(terminal.pid, 0)
+            os.close(terminal.fd)
 
 
 def an_interrupt_right_after_enter_counts():
@@ -254,7 +274,8 @@ n_passed = n_failed = 0
 for test in (the_answer_names_paris_and_the_phases_follow, a_second_turn_reuses_the_first, json_has_its_keys,
              no_exact_option_changes_an_answer, standard_input_is_a_prompt, one_token_is_one_token,
              raw_continues_plain_text, seeds_decide_what_is_sampled, an_interrupt_ends_a_long_answer,
-             a_reader_that_leaves_is_no_crash, an_interrupt_right_after_enter_counts, a_session_in_a_terminal):
+             a_reader_that_leaves_is_no_crash, a_typed_line_keeps_every_character,
+             an_interrupt_right_after_enter_counts, a_session_in_a_terminal):
     started = time.monotonic()
     try:
         test()
