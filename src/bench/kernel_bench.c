@@ -111,7 +111,7 @@ static enum status take_memory(struct kernel_bench *bench) {
 
 enum status kernel_bench_open(struct kernel_bench **out_bench, const struct kernel_bench_plan *plan) {
     struct kernel_bench *bench = *out_bench = mem_alloc(sizeof *bench);
-    REQUIRE(plan->k % 256 == 0 && plan->n_rounds >= 1);
+    REQUIRE(plan->k % ACT_Q8_BLOCK == 0 && plan->n_rounds >= 1);
     if (!bench) return STATUS_NOMEM;
     *bench = (struct kernel_bench){.plan = *plan, .dtype = DTYPE_N, .kv_dtype = DTYPE_N, .random = 1};
     enum status status = take_memory(bench);

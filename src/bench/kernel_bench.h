@@ -15,7 +15,7 @@
 struct kernel_bench_plan {
     const struct kernel_table *kernels;
     struct thread_pool *pool; /* products split their columns over it, all else runs on the caller alone */
-    int n, k;                 /* columns of the output and length of a dot; k a multiple of 256, both at most 65536 */
+    int n, k;                 /* columns of the output and length of a dot; k a multiple of 32, both at most 65536 */
     int n_rounds;             /* the best counts, as it does for the limits: whatever disturbs only adds */
     int64_t round_ns;         /* shortest round; calls are repeated until then */
 };
@@ -33,7 +33,8 @@ struct kernel_bench;
 WARN_UNUSED enum status kernel_bench_open(struct kernel_bench **out_bench, const struct kernel_bench_plan *plan);
 void kernel_bench_close(struct kernel_bench **bench);
 
-/* Makes the weights that kernel_bench_gemm multiplies with until attention is timed; pack_is_known(dtype). */
+/* Makes the weights that kernel_bench_gemm multiplies with until attention is timed; pack_is_known(dtype),
+ * k is a multiple of its block. */
 void kernel_bench_weights(struct kernel_bench *bench, enum dtype dtype);
 
 /* n_rows 1..KERNEL_BENCH_MAX_ROWS; form is of no account for float weights. False, and no time, if that would take so

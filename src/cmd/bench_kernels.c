@@ -18,7 +18,6 @@
 #define MAX_SIDE 65536
 #define MAX_ROUNDS 100
 #define ROUND_NS 12000000
-#define K_MULTIPLE 256
 #define ROW_OP_ROWS 16
 #define TEXT_BYTES 64
 
@@ -67,11 +66,14 @@ static const enum dtype kv_dtypes[] = {DTYPE_F16, DTYPE_F32};
 
 /* ---- options ---- */
 
-static enum status read_type(const char *name, size_t n_bytes, enum dtype *out, struct status_note *note) {
+static enum status read_type(const char *name, size_t n_bytes, int k, enum dtype *out, struct status_note *note) {
     char upper[TEXT_BYTES] = "";
     for (size_t i = 0; i < n_bytes && i + 1 < sizeof upper; i++) upper[i] = (char)toupper((unsigned char)name[i]);
     if (n_bytes >= sizeof upper || !dtype_from_name(upper, out) || !pack_is_known(*out))
         return status_fail(note, STATUS_INVALID, "--type: '%.*s' has no product of its own", (int)n_bytes, name);
+    if (k % dtype_block_elements(*out))
+        return status_fail(note, STATUS_INVALID, "--matrix: K = %d is no multiple of %s's block of %d", k,
+                           dtype_name(*out), dtype_block_elements(*out));
     return STATUS_OK;
 }
 
@@ -81,7 +83,7 @@ static enum status read_types(struct kernels_bench *bench) {
         size_t n_bytes = strcspn(at, ",");
         if (bench->n_dtypes == MAX_TYPES)
             return status_fail(&bench->note, STATUS_INVALID, "--type: more than %d types", MAX_TYPES);
-        enum status status = read_type(at, n_bytes, &bench->dtypes[bench->n_dtypes++], &bench->note);
+        enum status status = read_type(at, n_bytes, bench->plan.k, &bench->dtypes[bench->n_dtypes++], &bench->note);
         if (status) return status;
         at += n_bytes;
         if (!*at) return STATUS_OK;
@@ -94,10 +96,10 @@ static enum status read_matrix(struct kernels_bench *bench) {
     char rest;
     if (sscanf(text, "%5dx%5d%c", &plan->n, &plan->k, &rest) != 2)
         return status_fail(&bench->note, STATUS_INVALID, "--matrix: '%s' is not NxK", text);
-    if (plan->n < 1 || plan->n > MAX_SIDE || plan->k < K_MULTIPLE || plan->k > MAX_SIDE || plan->k % K_MULTIPLE)
+    if (plan->n < 1 || plan->n > MAX_SIDE || plan->k < ACT_Q8_BLOCK || plan->k > MAX_SIDE || plan->k % ACT_Q8_BLOCK)
         return status_fail(&bench->note, STATUS_INVALID,
                            "--matrix: %s: N must be within 1..%d, K a multiple of %d up to %d", text, MAX_SIDE,
-                           K_MULTIPLE, MAX_SIDE);
+                           ACT_Q8_BLOCK, MAX_SIDE);
     return STATUS_OK;
 }
 
@@ -119,8 +121,8 @@ static enum status read_options(struct kernels_bench *bench) {
         return status_fail(&bench->note, STATUS_INVALID, "--activations: '%s' is neither int8 nor int16",
                            options->activations);
     enum status status = options->isa ? cpu_mask(tiers, options->isa, &tiers, &bench->note) : STATUS_OK;
-    if (!status) status = read_types(bench);
     if (!status) status = read_matrix(bench);
+    if (!status) status = read_types(bench);
     kernel_table_choose(&bench->kernels, tiers);
     return status;
 }

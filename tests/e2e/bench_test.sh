@@ -99,7 +99,10 @@ ok "a type without a product" refuses 2 "'iq2_s'" kernels --type q4_0,iq2_s
 ok "an empty type" refuses 2 "''" kernels --type q4_0,
 ok "a matrix without K" refuses 2 "'2048' is not NxK" kernels --matrix 2048
 ok "a matrix with a tail" refuses 2 "'16x256x1' is not NxK" kernels --matrix 16x256x1
-ok "a K that is no whole block" refuses 2 "multiple of 256" kernels --matrix 64x100
+ok "a K that is no whole block" refuses 2 "multiple of 32" kernels --matrix 64x100
+ok "a K that a type cannot have" refuses 2 "Q6_K's block of 256" kernels --matrix 64x96 --type q8_0,q6_k
+ok "kernels of a small K run" kernels --matrix 17x32 --type q8_0 --json
+ok "and are all there" holds 'len(r["gemm"]) == 9 and len(r["row_ops"]) == 8'
 ok "a matrix of nothing" refuses 2 "within 1.." kernels --matrix 0x256
 ok "float activations" refuses 2 "--activations: 'f32'" kernels --activations f32
 ok "kernel rounds 0" refuses 2 "--rounds: 0" kernels --rounds 0
