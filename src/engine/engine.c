@@ -90,7 +90,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
         has_memory = engine->sequences[i].blocks != NULL;
     }
     if (has_memory && !plan_init(&engine->plan, &limits) && !step_batch_init(&engine->batch, &limits) &&
-        !sampler_init(&engine->sampler, engine->model.n_vocab))
+        !sampler_init(&engine->sampler, engine->model.n_vocab, options->n_threads, &engine->kernels))
         return STATUS_OK;
     return status_fail(note, STATUS_NOMEM, "no memory for %d sequences of %d tokens", options->max_sequences,
                        options->max_context);
@@ -167,7 +167,8 @@ static enum status check_request(const struct engine *engine, struct request *re
         return status_fail(note, STATUS_INVALID, "tenant_weight %d is negative", request->tenant_weight);
     if (request->deadline_ns < 0)
         return status_fail(note, STATUS_INVALID, "the deadline lies before the clock's start");
-    return sampler_check(&request->sampling, note);
+    enum status status = sampler_check(&request->sampling, note);
+    return status ? status : sampler_check_ids(&request->sampling, n_vocab, note);
 }
 
 static int find_free_slot(const struct engine *engine) {
@@ -308,7 +309,12 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
         return;
     }
     const float *last = logits + (size_t)(item->to - item->logits_from - 1) * (size_t)engine->model.n_vocab;
-    uint32_t token = sampler_pick(&engine->sampler, &request->sampling, last, (uint32_t)sequence->n_tokens);
+    struct sampler_ask ask = {.sampling = &request->sampling,
+                              .logits = last,
+                              .tokens = sequence->tokens,
+                              .n_prompt = sequence->n_prompt,
+                              .n_tokens = sequence->n_tokens};
+    uint32_t token = sampler_pick(&engine->sampler, 0, &ask);
     commit_token(item, token);
     if (is_stop_token(request, token)) {
         finish(engine, sequence, FINISH_STOP);
