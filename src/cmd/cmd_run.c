@@ -142,7 +142,7 @@ struct rates {
 
 static struct rates rates_of(const struct phase_stats *stats) {
     struct rates rates = {.n_computed = stats->n_prompt_tokens - stats->n_cached_tokens};
-    rates.prefill_ms = (double)stats->prefill_own_ns / 1e6;
+    rates.prefill_ms = (double)stats->part_ns[PHASE_PREFILL_OWN] / 1e6;
     rates.first_ms = stats->first_token_ns ? phase_stats_ms(stats->submitted_ns, stats->first_token_ns) : 0;
     rates.prefill_tok_s = rates.prefill_ms > 0 ? rates.n_computed / rates.prefill_ms * 1e3 : 0;
     rates.n_decoded = stats->n_new_tokens > 1 ? stats->n_new_tokens - 1 : 0;
@@ -168,7 +168,7 @@ static void print_lines(const struct run *run, const struct phase_stats *stats, 
 }
 
 static enum status print_json(const struct run *run, const struct request *request, enum finish_reason reason) {
-    static const char *const reasons[] = {"stop", "length", "cancelled"};
+    static const char *const reasons[] = {"stop", "length", "cancelled", "unread"};
     const struct phase_stats *stats = &request->stats;
     struct rates rates = rates_of(stats);
     json_t *ids = json_array();
