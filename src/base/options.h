@@ -21,6 +21,7 @@ enum options_for {
     FOR_EVAL = 1 << 4,
     FOR_BENCH = 1 << 5,
     FOR_CPU = 1 << 6,
+    FOR_SERVE = 1 << 20,
     FOR_ALL = -1
 };
 
