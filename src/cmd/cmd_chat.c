@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* The text of the token whose id stands under id_key; absent key: no such token. */
@@ -95,17 +96,21 @@ static char *dump_request(const json_t *request, size_t *out_n_bytes) {
 }
 
 enum status cmd_chat_encode(const struct chat_template *chat_template, const struct tokenizer *tokenizer,
-                            const json_t *request, struct id_list *out_ids, struct status_note *note) {
+                            const json_t *request, struct id_list *out_ids, struct phase_stats *stats,
+                            struct status_note *note) {
     struct chat_template_spans user = {0};
     struct str text;
-    int64_t now_s = 0;
+    int64_t now_s = 0, start_ns = clock_now_ns();
     size_t n_bytes = 0;
     char *json = dump_request(request, &n_bytes);
     str_init(&text, CHAT_TEMPLATE_MAX_OUT_BYTES);
     enum status status = json ? STATUS_OK : status_fail(note, STATUS_NOMEM, "no memory for the conversation");
     if (!status && !cmd_chat_now(NULL, &now_s)) status = status_fail(note, STATUS_IO, "the wall clock cannot be read");
     if (!status) status = chat_template_render(chat_template, json, n_bytes, now_s, &text, &user, note);
+    int64_t rendered_ns = clock_now_ns();
+    phase_stats_add(stats, PHASE_TEMPLATE, start_ns, rendered_ns);
     if (!status) status = encode_rendered(tokenizer, &text, &user, out_ids, note);
+    phase_stats_add(stats, PHASE_TOKENIZE, rendered_ns, clock_now_ns());
     mem_free(json);
     chat_template_spans_deinit(&user);
     str_deinit(&text);
