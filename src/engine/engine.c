@@ -9,7 +9,8 @@
 #include "base/seqlock.h"
 #include "base/thread.h"
 #include "engine/step_batch.h"
-#include "kvcache/block_store.h"
+#include "kernels/kernel_ops.h"
+#include "kvcache/group_store.h"
 #include "sched/commit.h"
 #include "sched/plan.h"
 
@@ -25,9 +26,8 @@ struct engine {
     /* Owned by the engine thread from here on. */
     struct thread_pool *pool;
     struct kernel_table kernels;
-    struct block_store store;
-    struct block_pool blocks;
-    struct prefix_index index;
+    struct group_store store;
+    struct kv_groups groups;
     struct forward *forward;
     struct sampler sampler;
     struct plan plan;
@@ -53,43 +53,56 @@ struct engine {
 
 /* ---- start and end ---- */
 
+/* The whole context of every sequence that the pool is for; where a window ends a block's use, twice what runs at a
+ * time, so that as much again stays findable. */
+static void size_groups(const struct engine *engine, const struct kv_layers *layers, int *out_n_blocks) {
+    const struct engine_options *options = &engine->options;
+    int n_blocks = (options->kv_tokens + options->block_tokens - 1) / options->block_tokens;
+    for (int g = 0; g < layers->n_groups; g++) {
+        int64_t n_tokens = layers->windows[g] + ATTENTION_TILE_KEYS + options->max_chunk + 2 * options->block_tokens;
+        int64_t n_windowed = 2 * options->max_sequences * (n_tokens / options->block_tokens + 1);
+        out_n_blocks[g] = layers->windows[g] && n_windowed < n_blocks ? (int)n_windowed : n_blocks;
+    }
+}
+
 static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     const struct model_config *model = &engine->model;
-    struct kv_layout layout;
-    int n_blocks = (options->kv_tokens + options->block_tokens - 1) / options->block_tokens;
-    enum status status = kv_layout_init(&layout, options->kv_dtype, model->n_layers, model->n_kv_heads, model->head_dim,
-                                        options->block_tokens, n_blocks, note);
+    struct group_store_shape shape = {options->kv_dtype, model->n_kv_heads, model->head_dim, options->block_tokens};
+    struct kv_groups_options sizes = {.block_tokens = options->block_tokens,
+                                      .tile_tokens = ATTENTION_TILE_KEYS,
+                                      .has_index = options->has_prefix_cache,
+                                      .identity = model->arch,
+                                      .n_identity = sizeof model->arch,
+                                      .hash = hash_sha256};
+    struct kv_layers layers;
+    int windows[MODEL_MAX_LAYERS];
+    for (int i = 0; i < model->n_layers; i++) windows[i] = model->layers[i].window;
+    enum status status = kv_layers_init(&layers, model->n_layers, windows, options->max_context, note);
     if (status) return status;
-    status = block_store_init(&engine->store, &layout);
-    if (status) return status_fail(note, status, "no memory for a KV cache of %zu bytes", layout.pool_bytes);
-    status = block_pool_init(&engine->blocks, n_blocks);
-    if (!status && options->has_prefix_cache)
-        status = prefix_index_init(&engine->index, &engine->blocks, options->block_tokens, model->arch,
-                                   sizeof model->arch, hash_sha256);
-    if (status) return status_fail(note, status, "no memory for an index of %d blocks", n_blocks);
-    return STATUS_OK;
+    size_groups(engine, &layers, sizes.n_blocks);
+    status = group_store_init(&engine->store, &layers, &shape, sizes.n_blocks, note);
+    if (status) return status;
+    sizes.n_groups = layers.n_groups;
+    memcpy(sizes.windows, layers.windows, sizeof sizes.windows);
+    status = kv_groups_init(&engine->groups, &sizes);
+    return status ? status_fail(note, status, "no memory for an index of %d blocks", sizes.n_blocks[0]) : STATUS_OK;
 }
 
 static enum status reserve_steps(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     size_t n = (size_t)options->max_sequences;
-    size_t max_blocks = (size_t)(options->max_context + options->block_tokens - 1) / (size_t)options->block_tokens + 1;
     struct plan_limits limits = {options->max_sequences, options->max_chunk, options->max_logit_rows};
     engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->requests = mem_alloc_array(n, sizeof *engine->requests);
-    engine->state = (struct plan_state){.limits = limits,
-                                        .sequences = mem_alloc_array(n, sizeof *engine->state.sequences),
-                                        .pool = &engine->blocks,
-                                        .index = options->has_prefix_cache ? &engine->index : NULL,
-                                        .block_tokens = options->block_tokens};
+    engine->state = (struct plan_state){
+        .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
     bool has_memory = engine->logits && engine->sequences && engine->requests && engine->state.sequences;
-    for (size_t i = 0; has_memory && i < n; i++) {
-        engine->sequences[i].blocks = mem_alloc_array(max_blocks, sizeof(block_id));
-        has_memory = engine->sequences[i].blocks != NULL;
-    }
-    if (has_memory && !plan_init(&engine->plan, &limits) && !step_batch_init(&engine->batch, &limits) &&
+    for (size_t i = 0; has_memory && i < n; i++)
+        has_memory = !kv_table_init(&engine->sequences[i].kv, &engine->groups, options->max_context);
+    if (has_memory && !plan_init(&engine->plan, &limits) &&
+        !step_batch_init(&engine->batch, &limits, engine->groups.n_groups) &&
         !sampler_init(&engine->sampler, engine->model.n_vocab))
         return STATUS_OK;
     return status_fail(note, STATUS_NOMEM, "no memory for %d sequences of %d tokens", options->max_sequences,
@@ -114,7 +127,8 @@ static enum status load(struct engine *engine, struct status_note *note) {
 }
 
 static void unload(struct engine *engine) {
-    for (int i = 0; engine->sequences && i < engine->options.max_sequences; i++) mem_free(engine->sequences[i].blocks);
+    for (int i = 0; engine->sequences && i < engine->options.max_sequences; i++)
+        kv_table_deinit(&engine->sequences[i].kv);
     mem_free(engine->sequences);
     mem_free(engine->requests);
     mem_free(engine->state.sequences);
@@ -123,9 +137,8 @@ static void unload(struct engine *engine) {
     step_batch_deinit(&engine->batch);
     sampler_deinit(&engine->sampler);
     forward_destroy(&engine->forward);
-    if (engine->options.has_prefix_cache) prefix_index_deinit(&engine->index);
-    block_pool_deinit(&engine->blocks);
-    block_store_deinit(&engine->store);
+    kv_groups_deinit(&engine->groups);
+    group_store_deinit(&engine->store);
     thread_pool_destroy(&engine->pool);
 }
 
@@ -187,8 +200,8 @@ static void admit(struct engine *engine, struct request *request) {
                                   .n_tokens = request->n_prompt,
                                   .max_tokens = request->n_prompt + request->max_new,
                                   .logits_from = request->logits ? request->logits_from : request->n_prompt,
-                                  .has_cache = request->has_cache,
-                                  .blocks = sequence->blocks};
+                                  .kv = sequence->kv};
+    kv_table_start(&sequence->kv, NULL, request->has_cache);
     engine->requests[slot] = request;
     engine->state.sequences[engine->state.n_sequences++] = sequence;
     request->stats.admitted_ns = clock_now_ns();
@@ -218,9 +231,10 @@ static void publish_stats(struct engine *engine, const struct plan *plan) {
         stats.n_prefill_rows += plan->n_rows - plan->n_decode_rows;
     }
     stats.n_running = engine->state.n_sequences;
-    stats.n_free_blocks = engine->blocks.n_free;
-    stats.n_reusable_blocks = engine->blocks.n_reusable;
-    stats.n_held_blocks = engine->blocks.n_held;
+    const struct block_pool *blocks = &engine->groups.groups[0].pool;
+    stats.n_free_blocks = blocks->n_free;
+    stats.n_reusable_blocks = blocks->n_reusable;
+    stats.n_held_blocks = blocks->n_held;
     engine->stats = stats;
     seqlock_write(&engine->stats_lock, engine->shared_stats, &stats, sizeof stats);
 }
@@ -252,9 +266,12 @@ static void read_inbox(struct engine *engine) {
 /* ---- a step ---- */
 
 static void make_copies(struct engine *engine) {
-    for (int i = 0; i < engine->plan.n_copies; i++)
-        block_store_copy(&engine->store, engine->plan.copies[i].from, engine->plan.copies[i].to);
-    commit_copies(&engine->plan, &engine->state);
+    for (int i = 0; i < engine->plan.n_items; i++) {
+        struct kv_table *table = &engine->plan.items[i].sequence->kv;
+        for (int g = 0; table->has_copy && g < engine->groups.n_groups; g++)
+            block_store_copy(&engine->store.stores[g], table->copy_from[g], table->blocks[g][table->copy_to]);
+        kv_table_end_copy(table);
+    }
 }
 
 static bool is_stop_token(const struct request *request, uint32_t token) {
@@ -294,7 +311,7 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
     struct sequence *sequence = item->sequence;
     struct request *request = request_of(engine, sequence);
     account(engine, item, now_ns);
-    commit_rows(item, &engine->state);
+    commit_rows(item);
     hand_out_logits(engine, item, logits);
     if (!item->is_sampled) {
         if (sequence->n_computed == sequence->max_tokens) finish(engine, sequence, FINISH_LENGTH);
@@ -316,7 +333,7 @@ static void run_step(struct engine *engine) {
     plan_make(&engine->plan, &engine->state);
     if (engine->plan.n_items == 0) return;
     make_copies(engine);
-    struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, engine->options.block_tokens);
+    struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, &engine->groups);
     forward_run(engine->forward, &batch, engine->logits);
     int64_t now_ns = clock_now_ns();
     const float *logits = engine->logits;
@@ -424,7 +441,7 @@ size_t engine_weight_bytes(const struct engine *engine) {
 }
 
 size_t engine_kv_bytes(const struct engine *engine) {
-    return engine->store.layout.pool_bytes;
+    return group_store_bytes(&engine->store);
 }
 
 struct engine_stats engine_read_stats(struct engine *engine) {

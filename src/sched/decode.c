@@ -4,6 +4,8 @@ void decode_plan(struct plan *plan, const struct plan_state *state) {
     for (int i = 0; i < state->n_sequences && plan->n_rows < state->limits.max_rows; i++) {
         struct sequence *sequence = state->sequences[i];
         if (sequence->is_cancelled || !sequence_is_decoding(sequence)) continue;
+        kv_table_trim(&sequence->kv, sequence->n_computed);
+        if (kv_table_grow(&sequence->kv, sequence->n_tokens)) BUG("a block that was reserved is not there");
         plan_add(plan, sequence, sequence->n_computed, sequence->n_tokens);
         plan->n_decode_rows++;
     }

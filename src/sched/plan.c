@@ -7,16 +7,12 @@
 enum status plan_init(struct plan *plan, const struct plan_limits *limits) {
     size_t n = (size_t)limits->max_sequences;
     REQUIRE(limits->max_rows >= 1 && limits->max_logit_rows >= limits->max_sequences);
-    *plan = (struct plan){.items = mem_alloc_array(n, sizeof *plan->items),
-                          .copies = mem_alloc_array(n, sizeof *plan->copies)};
-    if (plan->items && plan->copies) return STATUS_OK;
-    plan_deinit(plan);
-    return STATUS_NOMEM;
+    *plan = (struct plan){.items = mem_alloc_array(n, sizeof *plan->items)};
+    return plan->items ? STATUS_OK : STATUS_NOMEM;
 }
 
 void plan_deinit(struct plan *plan) {
     mem_free(plan->items);
-    mem_free(plan->copies);
     *plan = (struct plan){0};
 }
 
@@ -32,7 +28,7 @@ void plan_add(struct plan *plan, struct sequence *sequence, int from, int to) {
 }
 
 void plan_make(struct plan *plan, struct plan_state *state) {
-    plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_copies = plan->n_decode_rows = 0;
+    plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_decode_rows = 0;
     decode_plan(plan, state);
     prefill_plan(plan, state);
 }

@@ -7,6 +7,7 @@
 
 #include "sched/sequence.h"
 
+/* A copy that is pending in the sequence's kv_table is made before the step runs. */
 struct plan_item {
     struct sequence *sequence;
     int from, to;    /* positions to compute */
@@ -14,16 +15,9 @@ struct plan_item {
     bool is_sampled; /* the last of them gets a next token */
 };
 
-/* Blocks copied before the step runs: a sequence that goes on inside a block that others share. */
-struct plan_copy {
-    block_id from, to;
-};
-
 struct plan {
     struct plan_item *items; /* [max_sequences] */
     int n_items, n_rows, n_logit_rows;
-    struct plan_copy *copies; /* [max_sequences] */
-    int n_copies;
     int n_decode_rows;
 };
 
@@ -38,15 +32,13 @@ struct plan_state {
     struct plan_limits limits;
     struct sequence **sequences; /* [max_sequences], oldest first */
     int n_sequences;
-    struct block_pool *pool;
-    struct prefix_index *index; /* NULL: no prefix cache */
-    int block_tokens;
+    struct kv_groups *groups;
 };
 
 WARN_UNUSED enum status plan_init(struct plan *plan, const struct plan_limits *limits);
 void plan_deinit(struct plan *plan);
 
-/* Fills plan; sequences that start get their blocks here. An empty plan means nothing can be computed now. */
+/* Fills plan; sequences get the blocks of their rows here. An empty plan means nothing can be computed now. */
 void plan_make(struct plan *plan, struct plan_state *state);
 
 /* Adds rows [from, to) of a sequence; the caller has checked that they fit. */

@@ -1,6 +1,7 @@
 /* prefill: gives prompts the rows that decode left, oldest first, and starts waiting sequences.
  *
- * A sequence starts only when the pool has all blocks that it can ever need, so nothing that runs is ever short of one.
+ * Blocks are taken chunk by chunk, but a sequence starts only when every group has all that it and those that run may
+ * still take, so nothing that runs is ever short of one.
  */
 #ifndef KVICK_SCHED_PREFILL_H
 #define KVICK_SCHED_PREFILL_H
