@@ -71,11 +71,27 @@ static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     return STATUS_OK;
 }
 
+/* Until a cost model is given steps have no bound in time: a table by which prompts can be compared is enough. */
+static void use_unit_cost(struct step_cost *cost) {
+    const int rows = 1;
+    const double rows_ns = 1e6;
+    if (step_cost_init(cost, 1, &rows, &rows_ns, NULL)) BUG("the unit cost is refused");
+}
+
+/* A chunk, beside everybody who decodes. */
+static int max_step_rows(const struct engine_options *options) {
+    return options->max_chunk + options->max_sequences;
+}
+
 static enum status reserve_steps(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     size_t n = (size_t)options->max_sequences;
     size_t max_blocks = (size_t)(options->max_context + options->block_tokens - 1) / (size_t)options->block_tokens + 1;
-    struct plan_limits limits = {options->max_sequences, options->max_chunk, options->max_logit_rows};
+    struct plan_limits limits = {.max_sequences = options->max_sequences,
+                                 .max_rows = max_step_rows(options),
+                                 .max_logit_rows = options->max_logit_rows,
+                                 .max_prefill_rows = options->max_chunk,
+                                 .step = {.is_unbounded = true}};
     engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->requests = mem_alloc_array(n, sizeof *engine->requests);
@@ -84,6 +100,8 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                         .pool = &engine->blocks,
                                         .index = options->has_prefix_cache ? &engine->index : NULL,
                                         .block_tokens = options->block_tokens};
+    policy_init(&engine->state.policy, POLICY_FCFS);
+    use_unit_cost(&engine->state.cost);
     bool has_memory = engine->logits && engine->sequences && engine->requests && engine->state.sequences;
     for (size_t i = 0; has_memory && i < n; i++) {
         engine->sequences[i].blocks = mem_alloc_array(max_blocks, sizeof(block_id));
@@ -103,7 +121,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     kernel_table_choose(&engine->kernels, options->tiers);
     status = reserve_kv(engine, note);
     if (status) return status;
-    struct forward_limits limits = {options->max_chunk, options->max_logit_rows, options->activations,
+    struct forward_limits limits = {max_step_rows(options), options->max_logit_rows, options->activations,
                                     options->has_bf16_tables};
     status =
         forward_create(&engine->forward, options->gguf, engine->pool, &engine->kernels, &engine->store, &limits, note);
@@ -195,10 +213,11 @@ static void admit(struct engine *engine, struct request *request) {
                                   .logits_from = request->logits ? request->logits_from : request->n_prompt,
                                   .has_cache = request->has_cache,
                                   .salt = &request->salt,
+                                  .terms = {.arrival_ns = clock_now_ns(), .deadline_ns = request->deadline_ns},
                                   .blocks = sequence->blocks};
     engine->requests[slot] = request;
     engine->state.sequences[engine->state.n_sequences++] = sequence;
-    request->stats.admitted_ns = clock_now_ns();
+    request->stats.admitted_ns = sequence->terms.arrival_ns;
     request->stats.n_prompt_tokens = request->n_prompt;
     send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id});
 }
@@ -320,7 +339,7 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
 
 static void run_step(struct engine *engine) {
     engine->step_start_ns = clock_now_ns();
-    plan_make(&engine->plan, &engine->state);
+    plan_make(&engine->plan, &engine->state, engine->step_start_ns);
     if (engine->plan.n_items == 0) return;
     make_copies(engine);
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, engine->options.block_tokens);

@@ -12,6 +12,7 @@
 
 #include "kvcache/block_pool.h"
 #include "kvcache/prefix_index.h"
+#include "sched/terms.h"
 
 enum sequence_state {
     SEQ_FREE,    /* the slot is unused */
@@ -33,7 +34,10 @@ struct sequence {
     const struct prefix_salt *salt; /* borrowed; NULL: everybody's */
     struct prefix_chain chain;
     int n_published;
-    int n_cached_tokens;
+    int n_cached_tokens; /* found when it started; while it waits, those that are expected */
+    struct terms terms;
+    uint64_t last_decode_step; /* number of the step that planned its last decode row */
+    int n_bypassed;            /* sequences that started while this one waited for blocks */
 };
 
 /* Positions that will be computed in all: the last token sampled is never run. */
