@@ -89,15 +89,33 @@ static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     return status ? status_fail(note, status, "no memory for an index of %d blocks", sizes.n_blocks[0]) : STATUS_OK;
 }
 
+/* Until a cost model is given steps have no bound in time: a table by which prompts can be compared is enough. */
+static void use_unit_cost(struct step_cost *cost) {
+    const int rows = 1;
+    const double rows_ns = 1e6;
+    if (step_cost_init(cost, 1, &rows, &rows_ns, NULL)) BUG("the unit cost is refused");
+}
+
+/* A chunk, beside everybody who decodes. */
+static int max_step_rows(const struct engine_options *options) {
+    return options->max_chunk + options->max_sequences;
+}
+
 static enum status reserve_steps(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     size_t n = (size_t)options->max_sequences;
-    struct plan_limits limits = {options->max_sequences, options->max_chunk, options->max_logit_rows};
+    struct plan_limits limits = {.max_sequences = options->max_sequences,
+                                 .max_rows = max_step_rows(options),
+                                 .max_logit_rows = options->max_logit_rows,
+                                 .max_prefill_rows = options->max_chunk,
+                                 .step = {.is_unbounded = true}};
     engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->requests = mem_alloc_array(n, sizeof *engine->requests);
     engine->state = (struct plan_state){
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
+    policy_init(&engine->state.policy, POLICY_FCFS);
+    use_unit_cost(&engine->state.cost);
     bool has_memory = engine->logits && engine->sequences && engine->requests && engine->state.sequences;
     for (size_t i = 0; has_memory && i < n; i++)
         has_memory = !kv_table_init(&engine->sequences[i].kv, &engine->groups, options->max_context);
@@ -116,7 +134,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     kernel_table_choose(&engine->kernels, options->tiers);
     status = reserve_kv(engine, note);
     if (status) return status;
-    struct forward_limits limits = {options->max_chunk, options->max_logit_rows, options->activations,
+    struct forward_limits limits = {max_step_rows(options), options->max_logit_rows, options->activations,
                                     options->has_bf16_tables};
     status =
         forward_create(&engine->forward, options->gguf, engine->pool, &engine->kernels, &engine->store, &limits, note);
@@ -206,11 +224,12 @@ static void admit(struct engine *engine, struct request *request) {
                                   .n_tokens = request->n_prompt,
                                   .max_tokens = request->n_prompt + request->max_new,
                                   .logits_from = request->logits ? request->logits_from : request->n_prompt,
+                                  .terms = {.arrival_ns = clock_now_ns(), .deadline_ns = request->deadline_ns},
                                   .kv = sequence->kv};
     kv_table_start(&sequence->kv, &request->salt, request->has_cache);
     engine->requests[slot] = request;
     engine->state.sequences[engine->state.n_sequences++] = sequence;
-    request->stats.admitted_ns = clock_now_ns();
+    request->stats.admitted_ns = sequence->terms.arrival_ns;
     request->stats.n_prompt_tokens = request->n_prompt;
     send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id});
 }
@@ -272,8 +291,8 @@ static void read_inbox(struct engine *engine) {
 /* ---- a step ---- */
 
 static void make_copies(struct engine *engine) {
-    for (int i = 0; i < engine->plan.n_items; i++) {
-        struct kv_table *table = &engine->plan.items[i].sequence->kv;
+    for (int i = 0; i < engine->state.n_sequences; i++) {
+        struct kv_table *table = &engine->state.sequences[i]->kv;
         for (int g = 0; table->has_copy && g < engine->groups.n_groups; g++)
             block_store_copy(&engine->store.stores[g], table->copy_from[g], table->blocks[g][table->copy_to]);
         kv_table_end_copy(table);
@@ -336,7 +355,7 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
 
 static void run_step(struct engine *engine) {
     engine->step_start_ns = clock_now_ns();
-    plan_make(&engine->plan, &engine->state);
+    plan_make(&engine->plan, &engine->state, engine->step_start_ns);
     if (engine->plan.n_items == 0) return;
     make_copies(engine);
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, &engine->groups);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "kvcache/kv_table.h"
+#include "sched/terms.h"
 
 enum sequence_state {
     SEQ_FREE,    /* the slot is unused */
@@ -26,7 +27,10 @@ struct sequence {
     int logits_from; /* prompt rows at and after this position are wanted as logits; n_prompt if none */
     bool is_cancelled;
     struct kv_table kv;
-    int n_cached_tokens;
+    int n_cached_tokens; /* found when it started; while it waits, those that are expected */
+    struct terms terms;
+    uint64_t last_decode_step; /* number of the step that planned its last decode row */
+    int n_bypassed;            /* sequences that started while this one waited for blocks */
 };
 
 /* Positions that will be computed in all: the last token sampled is never run. */

@@ -42,6 +42,15 @@ struct world {
     long n_steps, n_rows, n_hits, n_copies, n_cancels, n_finished, n_no_blocks, n_mixed, n_cut;
 };
 
+/* No bound in time: rows alone are what a step has room for. */
+static struct plan_limits limits_of(int max_sequences, int max_rows, int max_logit_rows) {
+    return (struct plan_limits){.max_sequences = max_sequences,
+                                .max_rows = max_rows,
+                                .max_logit_rows = max_logit_rows,
+                                .max_prefill_rows = max_rows,
+                                .step = {.is_unbounded = true}};
+}
+
 static int below(struct world *w, int n) {
     return (int)(rng_uniform(w->seed, 0, w->n_draws++) * n);
 }
@@ -75,6 +84,10 @@ static void open_groups(struct world *w, uint64_t seed, struct plan_limits limit
     for (int i = 0; i < limits.max_sequences; i++)
         assert_int_equal(kv_table_init(&w->slots[i].sequence.kv, &w->groups, MAX_TOKENS), STATUS_OK);
     w->state = (struct plan_state){.limits = limits, .sequences = w->order, .groups = &w->groups};
+    policy_init(&w->state.policy, POLICY_FCFS);
+    const int one = 1;
+    const double one_ns = 1000;
+    assert_int_equal(step_cost_init(&w->state.cost, 1, &one, &one_ns, NULL), STATUS_OK);
 }
 
 static void open_world(struct world *w, uint64_t seed, struct plan_limits limits, int n_blocks, bool has_index) {
@@ -148,8 +161,10 @@ static void check_plan(struct world *w, int n_decoding, int n_live) {
     assert_int_equal(plan->n_logit_rows, n_logit_rows);
     assert_int_equal(plan->n_decode_rows, n_decode);
     assert_true(n_rows <= w->state.limits.max_rows && n_logit_rows <= w->state.limits.max_logit_rows);
-    /* No prompt takes a decoding sequence's row. */
-    assert_int_equal(n_decode, n_decoding < w->state.limits.max_rows ? n_decoding : w->state.limits.max_rows);
+    /* No prompt takes a decoding sequence's row, unless rows are short: then a quarter is kept for prompts. */
+    int max_rows = w->state.limits.max_rows, n_kept = n_live > n_decoding ? (max_rows + 3) / 4 : 0;
+    if (max_rows == 1) n_kept = 0;
+    assert_true(n_decode == n_decoding || (n_decode >= max_rows - n_kept && n_decode <= n_decoding));
     /* Whoever is there goes on, unless a cancelled one still sits on blocks: nothing waits for ever. */
     if (n_live == 0) assert_int_equal(plan->n_items, 0);
     if (n_live > 0 && (n_decoding > 0 || n_live == w->state.n_sequences)) assert_true(plan->n_items > 0);
@@ -207,8 +222,8 @@ static void compute(struct world *w, const struct plan_item *item) {
 }
 
 static void make_copies(struct world *w) {
-    for (int i = 0; i < w->plan.n_items; i++) {
-        struct kv_table *table = &w->plan.items[i].sequence->kv;
+    for (int i = 0; i < w->state.n_sequences; i++) {
+        struct kv_table *table = &w->state.sequences[i]->kv;
         for (int g = 0; table->has_copy && g < w->groups.n_groups; g++) {
             block_id from = table->copy_from[g], to = table->blocks[g][table->copy_to];
             assert_true(from != to);
@@ -255,7 +270,7 @@ static void step(struct world *w) {
         n_live++;
         n_decoding += sequence_is_decoding(w->state.sequences[i]);
     }
-    plan_make(&w->plan, &w->state);
+    plan_make(&w->plan, &w->state, w->n_steps);
     check_plan(w, n_decoding, n_live);
     check_starts(w);
     make_copies(w);
@@ -324,34 +339,34 @@ static void run_random(struct plan_limits limits, int n_blocks, int n_windowed, 
 
 static void random_lives_with_a_prefix_cache(void **state) {
     (void)state;
-    run_random((struct plan_limits){MAX_SEQUENCES, 16, MAX_SEQUENCES + 2}, 20, 0, true);
+    run_random(limits_of(MAX_SEQUENCES, 16, MAX_SEQUENCES + 2), 20, 0, true);
 }
 
 static void random_lives_without_one(void **state) {
     (void)state;
-    run_random((struct plan_limits){MAX_SEQUENCES, 16, MAX_SEQUENCES + 2}, 20, 0, false);
+    run_random(limits_of(MAX_SEQUENCES, 16, MAX_SEQUENCES + 2), 20, 0, false);
 }
 
 static void random_lives_with_room_for_all(void **state) {
     (void)state;
-    run_random((struct plan_limits){MAX_SEQUENCES, 20, 40}, MAX_BLOCKS, 0, true);
+    run_random(limits_of(MAX_SEQUENCES, 20, 40), MAX_BLOCKS, 0, true);
 }
 
 /* The pool holds one sequence's blocks and nothing else: what the cache holds must give way. */
 static void random_lives_in_the_smallest_pool(void **state) {
     (void)state;
-    run_random((struct plan_limits){3, 5, 3}, 8, 0, true);
+    run_random(limits_of(3, 5, 3), 8, 0, true);
 }
 
 static void random_lives_with_a_windowed_group(void **state) {
     (void)state;
-    run_random((struct plan_limits){MAX_SEQUENCES, 16, MAX_SEQUENCES + 2}, 24, 24, true);
-    run_random((struct plan_limits){4, 8, 4}, 24, 9, true);
+    run_random(limits_of(MAX_SEQUENCES, 16, MAX_SEQUENCES + 2), 24, 24, true);
+    run_random(limits_of(4, 8, 4), 24, 9, true);
 }
 
 static void random_lives_a_row_at_a_time(void **state) {
     (void)state;
-    run_random((struct plan_limits){4, 1, 4}, 20, 0, true);
+    run_random(limits_of(4, 1, 4), 20, 0, true);
 }
 
 /* ---- single properties, where they can be read ---- */
@@ -361,16 +376,16 @@ static const uint32_t counting[MAX_TOKENS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 
 static void decode_goes_before_prompts(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){4, 8, 4}, MAX_BLOCKS, false);
+    open_world(&w, 1, limits_of(4, 8, 4), MAX_BLOCKS, false);
     struct slot *first = arrive(&w, counting, 4, 10, 4, false);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 1);
     assert_int_equal(w.plan.n_rows, 4);
     assert_int_equal(w.plan.n_logit_rows, 1);
     commit_rows(&w.plan.items[0]);
     commit_token(&w.plan.items[0], 7);
     struct slot *second = arrive(&w, counting, 20, 1, 20, false), *third = arrive(&w, counting, 3, 1, 3, false);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 2);
     assert_ptr_equal(w.plan.items[0].sequence, &first->sequence);
     assert_true(w.plan.items[0].is_sampled && w.plan.items[0].from == 4 && w.plan.items[0].to == 5);
@@ -385,14 +400,14 @@ static void decode_goes_before_prompts(void **state) {
 static void nobody_overtakes_who_waits_for_blocks(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){4, 64, 4}, 6, false);
+    open_world(&w, 1, limits_of(4, 64, 4), 6, false);
     struct slot *first = arrive(&w, counting, 12, 4, 12, false); /* 4 of 6 blocks */
     struct slot *large = arrive(&w, counting, 12, 1, 12, false), *small = arrive(&w, counting, 4, 1, 4, false);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 1);
     assert_true(large->sequence.state == SEQ_WAITING && small->sequence.state == SEQ_WAITING);
     commit_retire(&first->sequence, &w.state);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 2);
     assert_ptr_equal(w.plan.items[0].sequence, &large->sequence);
     close_world(&w);
@@ -401,16 +416,16 @@ static void nobody_overtakes_who_waits_for_blocks(void **state) {
 static void blocks_are_taken_as_rows_come(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){1, 6, 1}, 4, false);
+    open_world(&w, 1, limits_of(1, 6, 1), 4, false);
     struct slot *slot = arrive(&w, counting, 8, 2, 8, false);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.kv.n_blocks, 2);
     commit_rows(&w.plan.items[0]);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.kv.n_blocks, 2);
     commit_rows(&w.plan.items[0]);
     commit_token(&w.plan.items[0], 1);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.kv.n_blocks, 3);
     close_world(&w);
 }
@@ -420,9 +435,9 @@ static void the_last_token_is_never_run_and_needs_no_block(void **state) {
     (void)state;
     static struct world w;
     for (int max_new = 1; max_new <= 2; max_new++) {
-        open_world(&w, 1, (struct plan_limits){1, 64, 1}, 1, false);
+        open_world(&w, 1, limits_of(1, 64, 1), 1, false);
         struct slot *slot = arrive(&w, counting, 4, max_new, 4, false);
-        plan_make(&w.plan, &w.state);
+        plan_make(&w.plan, &w.state, w.n_steps);
         assert_int_equal(slot->sequence.state, max_new == 1 ? SEQ_RUNNING : SEQ_WAITING);
         close_world(&w);
     }
@@ -431,17 +446,17 @@ static void the_last_token_is_never_run_and_needs_no_block(void **state) {
 static void cancelled_ones_get_no_rows(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){3, 64, 3}, 12, true);
+    open_world(&w, 1, limits_of(3, 64, 3), 12, true);
     struct slot *waiting = arrive(&w, counting, 4, 2, 4, true);
     waiting->sequence.is_cancelled = true;
     struct slot *running = arrive(&w, counting, 4, 2, 4, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 1);
     assert_ptr_equal(w.plan.items[0].sequence, &running->sequence);
     commit_rows(&w.plan.items[0]);
     commit_token(&w.plan.items[0], 1);
     running->sequence.is_cancelled = true;
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 0);
     assert_int_equal(waiting->sequence.state, SEQ_WAITING);
     close_world(&w);
@@ -450,27 +465,27 @@ static void cancelled_ones_get_no_rows(void **state) {
 static void a_second_turn_finds_the_first_ones_blocks(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){1, 64, 1}, 12, true);
+    open_world(&w, 1, limits_of(1, 64, 1), 12, true);
     struct slot *slot = arrive(&w, counting, 14, 0, 14, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     commit_rows(&w.plan.items[0]);
     commit_retire(&slot->sequence, &w.state);
     assert_int_equal(pool_of(&w)->n_reusable, 3);
     slot = arrive(&w, counting, 20, 1, 20, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.n_cached_tokens, 12);
     assert_int_equal(w.plan.items[0].from, 12);
     commit_retire(&slot->sequence, &w.state);
     /* the same prompt: its last token is run again, its block copied, not written */
     slot = arrive(&w, counting, 12, 1, 12, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.n_cached_tokens, 11);
     assert_true(slot->sequence.kv.has_copy);
     assert_int_equal(slot->sequence.kv.copy_to, 2);
     commit_retire(&slot->sequence, &w.state);
     /* wanted logits are computed, whatever is cached */
     slot = arrive(&w, counting, 12, 1, 5, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.n_cached_tokens, 5);
     assert_int_equal(w.plan.items[0].logits_from, 5);
     close_world(&w);
