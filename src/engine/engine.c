@@ -356,8 +356,8 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
 static void run_step(struct engine *engine) {
     engine->step_start_ns = clock_now_ns();
     plan_make(&engine->plan, &engine->state, engine->step_start_ns);
-    if (engine->plan.n_items == 0) return;
     make_copies(engine);
+    if (engine->plan.n_items == 0) return;
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, &engine->groups);
     forward_run(engine->forward, &batch, engine->logits);
     int64_t now_ns = clock_now_ns();
