@@ -97,9 +97,15 @@ enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model, c
     return status;
 }
 
-enum status cmd_engine_start(struct cmd_engine *opened, struct status_note *note) {
+enum status cmd_engine_begin(struct cmd_engine *opened, struct status_note *note) {
     opened->options.gguf = opened->gguf;
-    enum status status = engine_create(&opened->engine, &opened->options, note);
+    enum status status = engine_begin(&opened->engine, &opened->options, note);
+    if (status) status_note_prefix(note, opened->path);
+    return status;
+}
+
+enum status cmd_engine_await(struct cmd_engine *opened, struct status_note *note) {
+    enum status status = engine_await(opened->engine, note);
     if (status) status_note_prefix(note, opened->path);
     return status;
 }
@@ -108,7 +114,8 @@ enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const 
                             const struct cmd_engine_needs *needs, struct status_note *note) {
     enum status status = cmd_engine_open_file(opened, model, options, needs, note);
     if (status) return status;
-    status = cmd_engine_start(opened, note);
+    status = cmd_engine_begin(opened, note);
+    if (!status) status = cmd_engine_await(opened, note);
     if (status) cmd_engine_close(opened);
     return status;
 }
