@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "chat/chat_prompt.h"
 
@@ -71,13 +72,17 @@ static char *dump_request(const json_t *request, size_t *out_n_bytes) {
 }
 
 enum status cmd_chat_encode(const struct chat_template *chat_template, const struct tokenizer *tokenizer,
-                            const json_t *request, struct id_list *out_ids, struct status_note *note) {
-    int64_t now_s = 0;
+                            const json_t *request, struct id_list *out_ids, struct phase_stats *stats,
+                            struct status_note *note) {
+    int64_t now_s = 0, start_ns = clock_now_ns(), rendered_ns = start_ns;
     size_t n_bytes = 0;
     char *json = dump_request(request, &n_bytes);
     enum status status = json ? STATUS_OK : status_fail(note, STATUS_NOMEM, "no memory for the conversation");
     if (!status && !cmd_chat_now(NULL, &now_s)) status = status_fail(note, STATUS_IO, "the wall clock cannot be read");
-    if (!status) status = chat_prompt_encode(chat_template, tokenizer, json, n_bytes, now_s, out_ids, NULL, note);
+    if (!status)
+        status = chat_prompt_encode(chat_template, tokenizer, json, n_bytes, now_s, out_ids, &rendered_ns, note);
+    phase_stats_add(stats, PHASE_TEMPLATE, start_ns, rendered_ns);
+    phase_stats_add(stats, PHASE_TOKENIZE, rendered_ns, clock_now_ns());
     mem_free(json);
     return status;
 }
