@@ -21,6 +21,9 @@ enum options_for {
     FOR_EVAL = 1 << 4,
     FOR_BENCH = 1 << 5,
     FOR_CPU = 1 << 6,
+    FOR_VERIFY = 1 << 7,
+    FOR_REPLAY = 1 << 8,
+    FOR_SIM = 1 << 9,
     FOR_ALL = -1
 };
 
