@@ -161,6 +161,12 @@ static enum status check_request(const struct engine *engine, struct request *re
     if (request->logits && (request->logits_from < 0 || request->logits_from >= request->n_prompt))
         return status_fail(note, STATUS_INVALID, "logits from position %d of a prompt of %d", request->logits_from,
                            request->n_prompt);
+    if ((unsigned)request->class_ >= REQUEST_N_CLASSES)
+        return status_fail(note, STATUS_INVALID, "class %d is unknown", (int)request->class_);
+    if (request->tenant_weight < 0)
+        return status_fail(note, STATUS_INVALID, "tenant_weight %d is negative", request->tenant_weight);
+    if (request->deadline_ns < 0)
+        return status_fail(note, STATUS_INVALID, "the deadline lies before the clock's start");
     return sampler_check(&request->sampling, note);
 }
 
@@ -188,6 +194,7 @@ static void admit(struct engine *engine, struct request *request) {
                                   .max_tokens = request->n_prompt + request->max_new,
                                   .logits_from = request->logits ? request->logits_from : request->n_prompt,
                                   .has_cache = request->has_cache,
+                                  .salt = &request->salt,
                                   .blocks = sequence->blocks};
     engine->requests[slot] = request;
     engine->state.sequences[engine->state.n_sequences++] = sequence;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "engine/phase_stats.h"
 #include "engine/sampler.h"
+#include "kvcache/prefix_index.h"
 
 #define REQUEST_MAX_STOP_TOKENS 16
 
@@ -20,6 +21,8 @@ enum finish_reason {
     FINISH_CANCELLED
 };
 
+enum request_class { REQUEST_INTERACTIVE, REQUEST_BATCH, REQUEST_N_CLASSES };
+
 struct request {
     uint64_t id;      /* set by engine_client_submit */
     uint32_t *tokens; /* [n_prompt + max_new], the prompt in front; the engine appends */
@@ -27,7 +30,14 @@ struct request {
     struct sampling sampling;
     uint32_t stop_tokens[REQUEST_MAX_STOP_TOKENS];
     int n_stop_tokens;
-    bool has_cache; /* may use and fill the prefix cache */
+    bool has_cache;          /* may use and fill the prefix cache */
+    struct prefix_salt salt; /* whose prefixes it may meet; all zero: everybody's */
+    /* What the scheduler goes by. */
+    enum request_class class_;
+    uint64_t tenant_id;  /* 0: no tenant */
+    int tenant_weight;   /* share of the tenant beside others; 0 counts as 1 */
+    int priority;        /* within class and tenant, the lower the earlier */
+    int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
     /* Logits of prompt positions [logits_from, n_prompt): [n_prompt - logits_from][n_vocab]; NULL: none wanted */
     float *logits;
     int logits_from;

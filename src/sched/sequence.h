@@ -30,6 +30,7 @@ struct sequence {
     bool is_cancelled;
     block_id *blocks; /* [max_blocks] */
     int n_blocks;
+    const struct prefix_salt *salt; /* borrowed; NULL: everybody's */
     struct prefix_chain chain;
     int n_published;
     int n_cached_tokens;
