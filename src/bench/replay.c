@@ -101,6 +101,9 @@ static enum status submit(struct replay *replay, int idx) {
     item->request = make_request(replay, idx);
     if (!item->request) return STATUS_NOMEM;
     outcome->submitted_ns = now_ns(replay);
+    item->request->class_ = asked->class_;
+    item->request->tenant_id = trace_tenant_id(asked);
+    if (outcome->deadline_ns >= 0) item->request->deadline_ns = replay->start_ns + outcome->deadline_ns;
     if (engine_client_submit(replay->engine, item->request)) {
         snprintf(outcome->note, sizeof outcome->note, "the inbox is full");
         come_home(replay, idx, OUTCOME_REFUSED);

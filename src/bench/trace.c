@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "base/file_map.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -73,12 +74,12 @@ static enum status read_ids(const struct reader *reader, const json_t *json, str
     return STATUS_OK;
 }
 
-static enum status read_class(const struct reader *reader, const json_t *json, enum trace_class *out) {
+static enum status read_class(const struct reader *reader, const json_t *json, enum request_class *out) {
     char text[TRACE_MAX_NAME_BYTES];
     enum status status = read_text(reader, json, "class", text);
     if (status) return status;
     if (strcmp(text, "batch") == 0)
-        *out = TRACE_BATCH;
+        *out = REQUEST_BATCH;
     else if (strcmp(text, "interactive") != 0)
         return bad(reader, "class", "is neither interactive nor batch");
     return STATUS_OK;
@@ -237,6 +238,15 @@ void trace_own_tokens(const struct trace *trace, int request_idx, int n_vocab, u
         uint32_t which = (uint32_t)(is_shared ? request->shared_id : request_idx);
         out[i] = request->ids ? request->ids[i] : (uint32_t)(rng_uniform(seed, which, (uint32_t)i) * n_vocab);
     }
+}
+
+uint64_t trace_tenant_id(const struct trace_request *request) {
+    uint8_t digest[HASH_SHA256_BYTES];
+    uint64_t id;
+    if (!request->tenant[0]) return 0;
+    hash_sha256(request->tenant, strlen(request->tenant), NULL, 0, digest);
+    memcpy(&id, digest, sizeof id);
+    return id ? id : 1;
 }
 
 enum status trace_check_ids(const struct trace *trace, int n_vocab, struct status_note *note) {

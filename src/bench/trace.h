@@ -8,13 +8,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "engine/message.h"
 
 #define TRACE_MAX_REQUESTS 1000000
 #define TRACE_MAX_TOKENS (1 << 24)     /* of one request */
 #define TRACE_MAX_LINE_BYTES (1 << 26) /* a line with ids is long */
 #define TRACE_MAX_NAME_BYTES 64        /* name, tenant, label: with the final NUL */
-
-enum trace_class { TRACE_INTERACTIVE, TRACE_BATCH };
 
 struct trace_request {
     double arrival_ms;       /* from the start, or from the end of request `after` */
@@ -24,7 +23,7 @@ struct trace_request {
     int shared_id, n_shared; /* its first n_shared of n_own tokens are those of a text that others have too */
     int n_prompt;            /* in all */
     int n_output;
-    enum trace_class class_;
+    enum request_class class_;
     char tenant[TRACE_MAX_NAME_BYTES], label[TRACE_MAX_NAME_BYTES];
     bool has_deadline, has_cancel;
     double deadline_ms, deadline_solo_x; /* first token due at arrival + deadline_ms + x * predicted time alone */
@@ -46,6 +45,9 @@ void trace_deinit(struct trace *trace);
 /* The request's own tokens, those after what it continues.   out: [n_own]. Ids given in the file must be below n_vocab:
  * trace_check_ids. */
 void trace_own_tokens(const struct trace *trace, int request_idx, int n_vocab, uint32_t *out);
+
+/* A number for the tenant's name; 0 without one. */
+uint64_t trace_tenant_id(const struct trace_request *request);
 
 /* Errors: STATUS_INVALID with the line for an id that the model does not have. */
 WARN_UNUSED enum status trace_check_ids(const struct trace *trace, int n_vocab, struct status_note *note);

@@ -41,7 +41,7 @@ static void every_field_is_read(void **state) {
     const struct trace_request *r = trace.requests;
     assert_int_equal(r[0].n_prompt, 3);
     assert_int_equal(r[0].ids[0], 3);
-    assert_int_equal(r[0].class_, TRACE_BATCH);
+    assert_int_equal(r[0].class_, REQUEST_BATCH);
     assert_string_equal(r[0].tenant, "a");
     assert_string_equal(r[0].label, "l");
     assert_true(r[0].has_deadline && r[0].deadline_ms == 500 && r[0].deadline_solo_x == 2);
@@ -90,10 +90,12 @@ static void what_is_wrong_is_named_with_its_line(void **state) {
     refuses(HEADER "{\"arrival_ms\": 5, \"prompt_tokens\": 4, \"output_tokens\": 1, \"shared_id\": 1, "
                    "\"shared_tokens\": 5}\n",
             "line 2", "more than prompt_tokens");
-    refuses(HEADER "{\"arrival_ms\": 5, \"prompt_tokens\": 4, \"output_tokens\": 1, \"after\": 0}\n", "line 2", "after");
+    refuses(HEADER "{\"arrival_ms\": 5, \"prompt_tokens\": 4, \"output_tokens\": 1, \"after\": 0}\n", "line 2",
+            "after");
     refuses(HEADER "{\"arrival_ms\": 5, \"prompt_tokens\": 4, \"output_tokens\": 1, \"class\": \"vip\"}\n", "line 2",
             "class");
-    refuses(HEADER "{\"arrival_ms\": 5, \"prompt_tokens\": 4, \"output_tokens\": 1, \"speed\": 1}\n", "line 2", "speed");
+    refuses(HEADER "{\"arrival_ms\": 5, \"prompt_tokens\": 4, \"output_tokens\": 1, \"speed\": 1}\n", "line 2",
+            "speed");
     refuses(HEADER "{\"arrival_ms\": 5, \"prompt_tokens\": 16777216, \"output_tokens\": 1}\n", "line 2", "too long");
 }
 
