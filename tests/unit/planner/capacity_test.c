@@ -61,15 +61,15 @@ static void the_machine_is_the_limit_without_groups(void **state) {
 static void a_group_of_version_2_is_the_limit(void **state) {
     (void)state;
     put("proc/meminfo", MEMINFO);
-    put("proc/self/cgroup", "0::/work/job\n");
-    put("sys/fs/cgroup/work/job/memory.max", "max\n");
-    put("sys/fs/cgroup/work/memory.max", "2147483648\n");
-    put("sys/fs/cgroup/work/memory.current", "1073741824\n");
-    put("sys/fs/cgroup/work/memory.stat", "anon 5\ninactive_file 536870912\nactive_file 3\n");
+    put("proc/self/cgroup", "0::/jobs/one\n");
+    put("sys/fs/cgroup/jobs/one/memory.max", "max\n");
+    put("sys/fs/cgroup/jobs/memory.max", "2147483648\n");
+    put("sys/fs/cgroup/jobs/memory.current", "1073741824\n");
+    put("sys/fs/cgroup/jobs/memory.stat", "anon 5\ninactive_file 536870912\nactive_file 3\n");
     struct capacity_limits limits = limits_of();
     assert_true(limits.memory_bytes == 1536 * MIB); /* the limit, less what is used and cannot be given up */
-    assert_non_null(strstr(limits.memory_source, "/work"));
-    put("sys/fs/cgroup/work/job/memory.max", "1048576\n");
+    assert_non_null(strstr(limits.memory_source, "/jobs"));
+    put("sys/fs/cgroup/jobs/one/memory.max", "1048576\n");
     assert_true(limits_of().memory_bytes == MIB);
 }
 
