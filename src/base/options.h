@@ -25,6 +25,8 @@ enum options_for {
     FOR_REPLAY = 1 << 8,
     FOR_SIM = 1 << 9,
     FOR_SERVE = 1 << 10,
+    FOR_SYNTH = 1 << 11,
+    FOR_QUANTIZE = 1 << 12,
     FOR_ALL = -1
 };
 
