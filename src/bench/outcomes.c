@@ -229,13 +229,13 @@ static json_t *by_class(const struct outcomes *outcomes) {
 static json_t *phases_json(const struct outcome *outcome) {
     const struct phase_stats *phases = &outcome->phases;
     if (!outcome->has_phases) return json_null();
-    return json_pack(
-        "{s:o, s:o, s:o, s:i, s:o, s:o}", "admitted_ms",
-        rounded(phase_stats_ms(phases->submitted_ns, phases->admitted_ns)), "queue_ms",
-        number_or_null(phases->prefill_start_ns ? phase_stats_ms(phases->admitted_ns, phases->prefill_start_ns) : -1),
-        "prefill_own_ms", rounded((double)phases->prefill_own_ns / 1e6), "prefill_steps", phases->n_prefill_steps,
-        "prefill_ms", rounded(phase_stats_ms(phases->prefill_start_ns, phases->prefill_end_ns)), "decode_own_ms",
-        rounded((double)phases->decode_own_ns / 1e6));
+    json_t *json = json_object();
+    for (int i = 0; i < N_PHASES; i++)
+        json_object_set_new(json, phase_stats_name((enum phase)i), rounded((double)phases->part_ns[i] / 1e6));
+    json_object_set_new(json, "unaccounted", rounded((double)phase_stats_unaccounted_ns(phases) / 1e6));
+    json_object_set_new(json, "n_prefill_steps", json_integer(phases->n_prefill_steps));
+    json_object_set_new(json, "n_preemptions", json_integer(phases->n_preemptions));
+    return json;
 }
 
 static json_t *request_json(const struct outcomes *outcomes, int i) {
