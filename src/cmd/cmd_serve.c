@@ -98,11 +98,12 @@ static enum status open_http(struct serve *serve, struct status_note *note) {
 static void load_main(void *owner) {
     struct serve *serve = owner;
     char done = 1;
-    enum status status = cmd_engine_start(&serve->model, &serve->note);
+    enum status status = cmd_engine_begin(&serve->model, &serve->note);
     if (!status) status = tokenizer_open(&serve->tokenizer, serve->model.gguf, &serve->note);
     /* Without a template the model still completes texts; a chat is told why it cannot. */
     if (!status && cmd_chat_template(serve->model.gguf, &serve->chat_template, &serve->chat_note))
         serve->chat_template = NULL;
+    if (!status) status = cmd_engine_await(&serve->model, &serve->note);
     serve->status = status;
     if (ring_push(&serve->is_loaded, &done)) BUG("cannot say that the model is loaded");
 }
