@@ -42,6 +42,28 @@ static bool try_start(struct sequence *sequence, struct plan_state *state) {
     return true;
 }
 
+void prefill_fork(struct sequence *sequence, struct sequence *lead, struct plan_state *state) {
+    *sequence = (struct sequence){.state = SEQ_WAITING,
+                                  .request_id = lead->request_id,
+                                  .tokens = sequence->tokens,
+                                  .n_prompt = lead->n_prompt,
+                                  .n_tokens = lead->n_prompt,
+                                  .max_tokens = lead->max_tokens,
+                                  .logits_from = lead->n_prompt,
+                                  .terms = lead->terms,
+                                  .kv = sequence->kv};
+    REQUIRE(lead->n_computed == lead->n_prompt && state->n_sequences < state->limits.max_sequences);
+    state->sequences[state->n_sequences++] = sequence;
+    kv_table_start(&sequence->kv, &lead->kv.chain.salt, lead->kv.has_cache);
+    if (kv_table_fork(&sequence->kv, &lead->kv, lead->n_prompt)) return;
+    if (!has_room(sequence, state)) {
+        kv_table_release(&sequence->kv);
+        return;
+    }
+    sequence->n_computed = lead->n_prompt;
+    sequence->state = SEQ_RUNNING;
+}
+
 int prefill_logits_from(const struct sequence *sequence) {
     int last = sequence->max_tokens > sequence->n_prompt ? sequence->n_prompt - 1 : sequence->n_prompt;
     return sequence->logits_from < last ? sequence->logits_from : last;
