@@ -255,6 +255,7 @@ static void publish_stats(struct engine *engine, const struct plan *plan) {
         stats.n_rows += plan->n_rows;
         stats.n_prefill_rows += plan->n_rows - plan->n_decode_rows;
     }
+    stats.n_preempted = engine->state.n_preempted;
     stats.n_running = engine->state.n_sequences;
     const struct block_pool *blocks = &engine->groups.groups[0].pool;
     stats.n_free_blocks = blocks->n_free;

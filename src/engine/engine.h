@@ -33,6 +33,7 @@ struct engine_options {
 struct engine_stats {
     struct layer_ops_counts layer_ops;
     int64_t n_steps, n_rows, n_prefill_rows, n_cached_tokens;
+    int64_t n_preempted; /* times that a sequence lost its blocks */
     int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
 };
 

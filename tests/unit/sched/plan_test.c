@@ -9,6 +9,8 @@
 
 #include "base/rng.h"
 #include "sched/commit.h"
+#include "sched/room.h"
+#include "sched/single_flight.h"
 #include "support/test.h"
 
 #define N_STEPS 10000
@@ -39,6 +41,7 @@ struct world {
     struct slot slots[MAX_SEQUENCES];
     uint64_t kv[KV_LAYERS_MAX_GROUPS][MAX_BLOCKS][BLOCK_TOKENS];
     int n_arrived, last_started;
+    long n_preempted_ends, n_waits_for_others;
     long n_steps, n_rows, n_hits, n_copies, n_cancels, n_finished, n_no_blocks, n_mixed, n_cut;
 };
 
@@ -140,7 +143,9 @@ static void check_item(const struct world *w, const struct plan_item *item, bool
     assert_true(item->logits_from >= item->from && item->logits_from <= item->to);
     assert_int_equal(item->is_sampled, item->to == s->n_tokens && s->n_tokens < s->max_tokens);
     if (item->is_sampled) assert_true(item->logits_from < item->to);
-    assert_int_equal(is_decode, item->from >= s->n_prompt);
+    /* what was preempted is prefilled as far as it had come */
+    assert_true(is_decode ? item->from >= s->n_prompt : item->from < s->n_prompt || s->n_preempted > 0);
+    if (item->n_again) assert_true(s->n_preempted > 0 && item->from + item->n_again <= s->n_done);
     /* no more blocks than the rows so far need */
     assert_int_equal(s->kv.n_blocks, (item->to + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
     for (int i = 0; i < w->plan.n_items; i++) assert_true(&w->plan.items[i] == item || w->plan.items[i].sequence != s);
@@ -176,12 +181,13 @@ static void check_starts(struct world *w) {
         if (slot->sequence.state != SEQ_RUNNING || slot->number <= w->last_started) continue;
         w->last_started = slot->number; /* in order of arrival, so none later has started before */
         w->n_hits += slot->sequence.n_cached_tokens > 0;
+        if (slot->sequence.n_preempted) continue;
         assert_true(slot->sequence.n_cached_tokens < slot->sequence.n_prompt);
         assert_true(slot->sequence.n_cached_tokens <= slot->sequence.logits_from);
     }
     for (int i = 0; i < w->state.n_sequences; i++) {
         struct slot *slot = slot_of(w->state.sequences[i]);
-        if (slot->sequence.state == SEQ_WAITING && !slot->sequence.is_cancelled)
+        if (slot->sequence.state == SEQ_WAITING && !slot->sequence.is_cancelled && !slot->sequence.n_preempted)
             assert_true(slot->number > w->last_started);
     }
 }
@@ -235,19 +241,23 @@ static void make_copies(struct world *w) {
 }
 
 /* What was computed and wanted over a sequence's life. */
-static void check_life(const struct slot *slot) {
+static void check_life(struct world *w, const struct slot *slot) {
     const struct sequence *s = &slot->sequence;
+    int n_computed = 0;
     for (int pos = 0; pos < s->n_tokens; pos++) {
-        bool is_known = pos >= s->n_cached_tokens && pos < s->n_computed;
-        assert_int_equal(slot->n_times[pos], is_known);
+        n_computed += slot->n_times[pos];
+        assert_true(slot->n_times[pos] <= 1 + s->n_preempted && (pos < s->n_done || slot->n_times[pos] == 0));
         bool is_wanted = pos >= s->logits_from || (pos == s->n_prompt - 1 && s->max_tokens > s->n_prompt);
-        if (pos >= s->n_prompt) is_wanted = true; /* each gave the next token */
-        assert_int_equal(slot->n_logits[pos], is_known && is_wanted);
+        if (pos >= s->n_prompt) is_wanted = true;                            /* each gave the next token */
+        assert_int_equal(slot->n_logits[pos], is_wanted && pos < s->n_done); /* once, however often it is computed */
     }
+    if (s->n_preempted == 0) assert_int_equal(n_computed + s->n_cached_tokens, s->n_computed);
+    assert_true(s->n_cached_tokens < s->n_prompt);
+    w->n_preempted_ends += s->n_preempted > 0;
 }
 
 static void retire(struct world *w, struct slot *slot) {
-    check_life(slot);
+    check_life(w, slot);
     commit_retire(&slot->sequence, &w->state);
 }
 
@@ -265,10 +275,14 @@ static void commit_item(struct world *w, const struct plan_item *item, bool is_s
 
 static void step(struct world *w) {
     int n_decoding = 0, n_live = 0;
+    room_make(&w->state); /* as plan_make does; twice changes nothing */
+    make_copies(w);
     for (int i = 0; i < w->state.n_sequences; i++) {
-        if (w->state.sequences[i]->is_cancelled) continue;
+        const struct sequence *sequence = w->state.sequences[i];
+        if (sequence->is_cancelled) continue;
         n_live++;
-        n_decoding += sequence_is_decoding(w->state.sequences[i]);
+        /* those without a slot pass */
+        n_decoding += sequence_is_decoding(sequence) && kv_table_n_missing(&sequence->kv, sequence->n_tokens) == 0;
     }
     plan_make(&w->plan, &w->state, w->n_steps);
     check_plan(w, n_decoding, n_live);
@@ -297,7 +311,8 @@ static void arrive_random(struct world *w, int max_new_of_pool) {
     for (int i = 0; i < n_prompt; i++) tokens[i] = below(w, 12) ? (uint32_t)(i % N_WORDS) : (uint32_t)below(w, N_WORDS);
     int max_new = below(w, 8) ? below(w, room + 1) : 0;
     int logits_from = below(w, 4) ? n_prompt : below(w, n_prompt);
-    arrive(w, tokens, n_prompt, max_new, logits_from, below(w, 5) != 0);
+    struct slot *slot = arrive(w, tokens, n_prompt, max_new, logits_from, below(w, 5) != 0);
+    slot->sequence.terms.service_class = below(w, 3) ? TERMS_INTERACTIVE : TERMS_BATCH;
 }
 
 static void random_step(struct world *w, int max_tokens) {
@@ -328,11 +343,15 @@ static void run_random(struct plan_limits limits, int n_blocks, int n_windowed, 
     int max_tokens = n_blocks * BLOCK_TOKENS < MAX_TOKENS ? n_blocks * BLOCK_TOKENS : MAX_TOKENS;
     open_groups(&w, seed_of_run(), limits, n_blocks, n_windowed, has_index);
     for (int i = 0; i < N_STEPS; i++) random_step(&w, max_tokens);
-    print_message("%ld rows, %ld finished, %ld cancelled, %ld hits, %ld copies, %ld waits, %ld mixed, %ld full steps\n",
-                  w.n_rows, w.n_finished, w.n_cancels, w.n_hits, w.n_copies, w.n_no_blocks, w.n_mixed, w.n_cut);
+    print_message("%ld rows, %ld finished, %ld cancelled, %ld hits, %ld copies, %ld waits, %ld mixed, %ld full steps, "
+                  "%ld preempted\n",
+                  w.n_rows, w.n_finished, w.n_cancels, w.n_hits, w.n_copies, w.n_no_blocks, w.n_mixed, w.n_cut,
+                  (long)w.state.n_preempted);
     /* A run in which something never happened would prove nothing about it. */
     assert_true(w.n_finished > 100 && w.n_cancels > 100 && w.n_no_blocks > 100 && w.n_cut > 100);
     assert_true(limits.max_sequences == 1 || limits.max_rows == 1 || w.n_mixed > 100);
+    bool is_roomy = n_blocks == MAX_BLOCKS || limits.max_rows == 1 || n_windowed == 9;
+    assert_true(w.state.n_preempted > 20 || is_roomy);
     assert_true(!has_index || (w.n_hits > 100 && w.n_copies > 50));
     close_world(&w);
 }
@@ -430,17 +449,115 @@ static void blocks_are_taken_as_rows_come(void **state) {
     close_world(&w);
 }
 
-/* 4 computed positions fit into the only block. */
+/* The last token sampled is never run: 4 + 1 tokens fit into the only block. */
 static void the_last_token_is_never_run_and_needs_no_block(void **state) {
     (void)state;
     static struct world w;
-    for (int max_new = 1; max_new <= 2; max_new++) {
-        open_world(&w, 1, limits_of(1, 64, 1), 1, false);
-        struct slot *slot = arrive(&w, counting, 4, max_new, 4, false);
-        plan_make(&w.plan, &w.state, w.n_steps);
-        assert_int_equal(slot->sequence.state, max_new == 1 ? SEQ_RUNNING : SEQ_WAITING);
+    open_world(&w, 1, limits_of(1, 64, 1), 1, false);
+    struct slot *slot = arrive(&w, counting, 4, 1, 4, false);
+    plan_make(&w.plan, &w.state, w.n_steps);
+    assert_int_equal(slot->sequence.state, SEQ_RUNNING);
+    close_world(&w);
+}
+
+/* ---- preemption ---- */
+
+static void run_until_decoding(struct world *w, struct slot *slot) {
+    for (int i = 0; i < 10 && !sequence_is_decoding(&slot->sequence); i++) step(w);
+    assert_true(sequence_is_decoding(&slot->sequence));
+}
+
+static void the_last_in_rank_gives_way(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, limits_of(3, 64, 3), 9, false);
+    struct slot *slots[3];
+    for (int i = 0; i < 3; i++) slots[i] = arrive(&w, counting + i, 7, 30, 7, false);
+    for (int i = 0; i < 3; i++) run_until_decoding(&w, slots[i]);
+    assert_ptr_equal(room_victim(&w.state, &slots[0]->sequence), &slots[2]->sequence);
+    assert_ptr_equal(room_victim(&w.state, &slots[1]->sequence), &slots[2]->sequence);
+    assert_null(room_victim(&w.state, &slots[2]->sequence));
+    slots[0]->sequence.terms.service_class = TERMS_BATCH;
+    assert_ptr_equal(room_victim(&w.state, &slots[2]->sequence), &slots[0]->sequence);
+    slots[0]->sequence.terms.service_class = TERMS_INTERACTIVE;
+    while (w.state.n_preempted == 0) step(&w);
+    assert_int_equal(slots[2]->sequence.n_preempted, 1);
+    assert_int_equal(slots[2]->sequence.state, SEQ_WAITING);
+    assert_int_equal(slots[2]->sequence.kv.n_blocks, 0);
+    close_world(&w);
+}
+
+/* Everybody alone fits the pool, all together by far not: all end, whatever their classes, in few enough steps. */
+static void everybody_ends(void **state) {
+    (void)state;
+    static struct world w;
+    long n_preempted = 0;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        int n_blocks = 12, n_windowed = seed % 3 ? 0 : 12, n_rows = 0;
+        open_groups(&w, seed, limits_of(MAX_SEQUENCES, 1 + (int)(seed % 9), MAX_SEQUENCES), n_blocks, n_windowed,
+                    seed % 5 != 0);
+        for (int i = 0; i < MAX_SEQUENCES; i++) {
+            arrive_random(&w, n_blocks * BLOCK_TOKENS);
+            n_rows += sequence_max_computed(w.state.sequences[w.state.n_sequences - 1]);
+        }
+        /* At worst one after the other, a row a step, and each preempted by each before it for every block. */
+        for (int i = 0; i < n_rows * MAX_SEQUENCES && w.state.n_sequences; i++) step(&w);
+        assert_int_equal(w.state.n_sequences, 0);
+        n_preempted += (long)w.state.n_preempted;
         close_world(&w);
     }
+    print_message("%ld preempted\n", n_preempted);
+    assert_true(n_preempted > 400);
+}
+
+/* ---- single flight ---- */
+
+static void equal_prompts_are_computed_once(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, limits_of(3, 20, 6), MAX_BLOCKS, true);
+    struct slot *slots[3];
+    for (int i = 0; i < 3; i++) slots[i] = arrive(&w, counting, 30, 0, 30, true);
+    slots[2]->tokens[25] = 99;
+    step(&w);
+    plan_make(&w.plan, &w.state, w.n_steps); /* 10 rows of the first, and room for 10 more */
+    assert_int_equal(slots[1]->sequence.n_computed, 20);
+    assert_int_equal(w.plan.n_items, 1);
+    assert_ptr_equal(single_flight_owner(&w.state, &slots[1]->sequence), &slots[0]->sequence);
+    assert_null(single_flight_owner(&w.state, &slots[0]->sequence));
+    while (w.state.n_sequences) step(&w);
+    /* the first whole, of the second what fills no block, the third from the token on that differs */
+    assert_int_equal(w.n_rows, 30 + 2 + 5);
+    close_world(&w);
+}
+
+static void other_salts_share_nothing(void **state) {
+    (void)state;
+    static struct world w;
+    struct prefix_salt salt = {{1}};
+    open_world(&w, 1, limits_of(2, 64, 4), MAX_BLOCKS, true);
+    arrive(&w, counting, 30, 0, 30, true);
+    struct slot *other = arrive(&w, counting, 30, 0, 30, true);
+    kv_table_start(&other->sequence.kv, &salt, true);
+    step(&w);
+    assert_int_equal(w.n_rows, 60);
+    close_world(&w);
+}
+
+/* Whoever computes a block may go: the next in order continues from what was published. */
+static void a_waiter_outlives_its_owner(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, limits_of(2, 10, 4), MAX_BLOCKS, true);
+    struct slot *owner = arrive(&w, counting, 30, 0, 30, true), *waiter = arrive(&w, counting, 30, 0, 30, true);
+    step(&w);
+    step(&w);
+    assert_int_equal(owner->sequence.n_computed, 20);
+    retire(&w, owner);
+    while (w.state.n_sequences) step(&w);
+    assert_int_equal(waiter->sequence.n_cached_tokens, 20);
+    assert_int_equal(w.n_rows, 30);
+    close_world(&w);
 }
 
 static void cancelled_ones_get_no_rows(void **state) {
@@ -498,6 +615,11 @@ int main(void) {
         cmocka_unit_test(blocks_are_taken_as_rows_come),
         cmocka_unit_test(the_last_token_is_never_run_and_needs_no_block),
         cmocka_unit_test(cancelled_ones_get_no_rows),
+        cmocka_unit_test(the_last_in_rank_gives_way),
+        cmocka_unit_test(everybody_ends),
+        cmocka_unit_test(equal_prompts_are_computed_once),
+        cmocka_unit_test(other_salts_share_nothing),
+        cmocka_unit_test(a_waiter_outlives_its_owner),
         cmocka_unit_test(a_second_turn_finds_the_first_ones_blocks),
         cmocka_unit_test(random_lives_with_a_prefix_cache),
         cmocka_unit_test(random_lives_without_one),
