@@ -8,8 +8,9 @@
 struct step_batch {
     uint32_t *tokens; /* [max_rows] */
     uint32_t *slots[KV_LAYERS_MAX_GROUPS];
-    int32_t *positions, *logit_rows;  /* [max_rows] */
-    struct batch_sequence *sequences; /* [max_sequences] */
+    int32_t *positions;                /* [max_rows] */
+    int32_t *logit_rows, *hidden_rows; /* [max_rows] */
+    struct batch_sequence *sequences;  /* [max_sequences] */
 };
 
 WARN_UNUSED enum status step_batch_init(struct step_batch *step, const struct plan_limits *limits, int n_groups);

@@ -27,7 +27,7 @@ void decode_plan(struct plan *plan, const struct plan_state *state) {
     bool has_prompts = false;
     for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
-        if (sequence->is_cancelled) continue;
+        if (sequence->is_cancelled || sequence->is_paused) continue;
         bool has_slot = kv_table_n_missing(&sequence->kv, sequence->n_computed + 1) == 0;
         if (sequence_is_decoding(sequence) && !has_slot) continue; /* waits for those before it in rank */
         if (sequence_is_decoding(sequence))

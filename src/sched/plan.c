@@ -28,7 +28,8 @@ void plan_deinit(struct plan *plan) {
 
 void plan_add(struct plan *plan, struct sequence *sequence, int from, int to) {
     bool is_sampled = to == sequence->n_tokens && sequence->max_tokens > sequence->n_tokens;
-    int logits_from = sequence_wanted_from(sequence), n_again = sequence->n_done - from;
+    int logits_from = sequence->logits_from, n_again = sequence->n_done - from;
+    if (logits_from < sequence->n_done) logits_from = sequence->n_done;
     if (logits_from < from) logits_from = from;
     /* Rows after the prompt are wanted for sampling only. */
     if (logits_from > to || logits_from >= sequence->n_prompt) logits_from = to;

@@ -5,7 +5,7 @@
 
 int prefill_logits_from(const struct sequence *sequence) {
     int last = sequence->max_tokens > sequence->n_tokens ? sequence->n_tokens - 1 : sequence->n_tokens;
-    int wanted_from = sequence_wanted_from(sequence);
+    int wanted_from = sequence->logits_from > sequence->n_done ? sequence->logits_from : sequence->n_done;
     return wanted_from < sequence->n_prompt && wanted_from < last ? wanted_from : last;
 }
 
@@ -14,7 +14,7 @@ static int list_prompts(struct plan *plan, const struct plan_state *state, const
     int n = 0;
     for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
-        if (sequence->is_cancelled || sequence_is_decoding(sequence)) continue;
+        if (sequence->is_cancelled || sequence->is_paused || sequence_is_decoding(sequence)) continue;
         int from = sequence->state == SEQ_WAITING ? sequence->n_cached_tokens : sequence->n_computed;
         plan->candidates[n] = sequence;
         plan->prompts[n++] =

@@ -10,7 +10,9 @@ int sequence_n_pending(const struct sequence *sequence) {
 }
 
 int sequence_wanted_from(const struct sequence *sequence) {
-    int from = sequence->logits_from > sequence->n_done ? sequence->logits_from : sequence->n_done;
+    int from = sequence->n_prompt - sequence->n_hidden;
+    if (from > sequence->logits_from) from = sequence->logits_from;
+    if (from < sequence->n_done) from = sequence->n_done;
     return from < sequence->n_prompt ? from : sequence->n_prompt;
 }
 

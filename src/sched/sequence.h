@@ -25,7 +25,9 @@ struct sequence {
     int n_prompt, n_tokens, max_tokens;
     int n_computed;
     int logits_from; /* prompt rows at and after this position are wanted as logits; n_prompt if none */
+    int n_hidden;    /* so many rows at the prompt's end are wanted as hidden states */
     bool is_cancelled;
+    bool is_paused; /* its client does not read: it gets no row until it does */
     struct kv_table kv;
     int n_done;          /* positions below it have been computed, or found, once: rows below it are computed again */
     int n_preempted;     /* times it lost its blocks; while it waits after that it has no time of its own */

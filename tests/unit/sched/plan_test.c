@@ -507,7 +507,7 @@ static void everybody_ends(void **state) {
         close_world(&w);
     }
     print_message("%ld preempted\n", n_preempted);
-    assert_true(n_preempted > 400);
+    assert_true(n_preempted > 200);
 }
 
 /* ---- single flight ---- */
