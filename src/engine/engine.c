@@ -140,6 +140,7 @@ static void publish_stats(struct engine *engine) {
     struct engine_stats *stats = &engine->stats;
     stats->layer_ops = forward_counts(engine->forward);
     stats->n_running = engine->state.n_sequences;
+    stats->n_preempted = engine->state.n_preempted;
     const struct block_pool *blocks = &engine->groups.groups[0].pool;
     stats->n_free_blocks = blocks->n_free;
     stats->n_reusable_blocks = blocks->n_reusable;
@@ -164,14 +165,13 @@ static void make_copies(struct engine *engine) {
 }
 
 static enum phase phase_of(const struct plan_item *item) {
-    const struct sequence *sequence = item->sequence;
-    if (sequence_is_decoding(sequence)) return PHASE_DECODE;
-    return sequence->n_tokens > sequence->n_prompt ? PHASE_PREEMPTED : PHASE_PREFILL_OWN;
+    if (item->n_again) return PHASE_PREEMPTED;
+    return item->from < item->sequence->n_prompt ? PHASE_PREFILL_OWN : PHASE_DECODE;
 }
 
 static enum phase phase_without_rows(const struct sequence *sequence) {
     if (sequence->is_paused) return PHASE_BLOCKED;
-    if (sequence->state == SEQ_WAITING) return sequence->n_tokens > sequence->n_prompt ? PHASE_PREEMPTED : PHASE_QUEUE;
+    if (sequence->state == SEQ_WAITING) return sequence->n_done > 0 ? PHASE_PREEMPTED : PHASE_QUEUE;
     return sequence_is_decoding(sequence) ? PHASE_DECODE : PHASE_PREFILL_LOST;
 }
 

@@ -99,9 +99,10 @@ static void hand_out_logits(struct engine *engine, const struct plan_item *item,
     struct request *request = engine_slot_of(engine, item->sequence)->request;
     size_t n_vocab = (size_t)engine->model.n_vocab;
     int from = item->logits_from > request->logits_from ? item->logits_from : request->logits_from;
-    if (!request->logits || from >= item->to) return;
+    int to = item->to < request->n_prompt ? item->to : request->n_prompt;
+    if (!request->logits || from >= to) return;
     memcpy(request->logits + (size_t)(from - request->logits_from) * n_vocab,
-           logits + (size_t)(from - item->logits_from) * n_vocab, (size_t)(item->to - from) * n_vocab * sizeof(float));
+           logits + (size_t)(from - item->logits_from) * n_vocab, (size_t)(to - from) * n_vocab * sizeof(float));
 }
 
 static void make_picks(struct engine *engine) {
@@ -152,6 +153,7 @@ static void pool_hidden(struct engine *engine, const struct model_batch *batch) 
         const struct sequence *sequence = item->sequence;
         int from = sequence->n_prompt - sequence->n_hidden, to = sequence->n_prompt;
         if (from < item->from) from = item->from;
+        if (from < sequence->n_done) from = sequence->n_done; /* added before it was preempted */
         if (to > item->to) to = item->to;
         if (from >= to) continue;
         add_hidden(engine, item, hidden, to - from);
@@ -166,7 +168,7 @@ static void account(struct engine *engine, const struct plan_item *item, int64_t
     struct phase_stats *stats = &engine_slot_of(engine, item->sequence)->request->stats;
     bool is_prefill = is_prompt(item);
     step_work_add(is_prefill ? &stats->prefill : &stats->decode, engine, item);
-    if (!is_prefill) return;
+    if (!is_prefill || item->sequence->n_tokens > item->sequence->n_prompt) return;
     if (!stats->prefill_start_ns) stats->prefill_start_ns = engine->step_start_ns;
     stats->prefill_end_ns = now_ns;
     stats->n_prefill_steps++;

@@ -117,16 +117,20 @@ static void admit(struct engine *engine, struct request *request) {
     }
     struct sequence *sequence = take_slot(engine, request, 0);
     for (int i = 1; i < request->n_choices; i++) take_slot(engine, request, (uint32_t)i);
-    *sequence = (struct sequence){.state = SEQ_WAITING,
-                                  .request_id = request->id,
-                                  .tokens = request->tokens,
-                                  .n_prompt = request->n_prompt,
-                                  .n_tokens = request->n_prompt,
-                                  .max_tokens = request->n_prompt + request->max_new,
-                                  .logits_from = logits_from(request),
-                                  .n_hidden = n_hidden(request),
-                                  .terms = {.arrival_ns = clock_now_ns(), .deadline_ns = request->deadline_ns},
-                                  .kv = sequence->kv};
+    *sequence =
+        (struct sequence){.state = SEQ_WAITING,
+                          .request_id = request->id,
+                          .tokens = request->tokens,
+                          .n_prompt = request->n_prompt,
+                          .n_tokens = request->n_prompt,
+                          .max_tokens = request->n_prompt + request->max_new,
+                          .logits_from = logits_from(request),
+                          .n_hidden = n_hidden(request),
+                          .terms = {.service_class = request->class_ == REQUEST_BATCH ? TERMS_BATCH : TERMS_INTERACTIVE,
+                                    .priority = request->priority,
+                                    .arrival_ns = clock_now_ns(),
+                                    .deadline_ns = request->deadline_ns},
+                          .kv = sequence->kv};
     kv_table_start(&sequence->kv, &request->salt, request->has_cache);
     engine->state.sequences[engine->state.n_sequences++] = sequence;
     engine->stats.n_admitted++;

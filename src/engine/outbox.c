@@ -69,6 +69,7 @@ void outbox_finish(struct engine *engine, struct sequence *sequence, enum finish
     struct engine_slot *slot = engine_slot_of(engine, sequence);
     struct request *request = slot->request;
     uint32_t choice = slot->choice;
+    request->stats.n_preemptions += sequence->n_preempted;
     if (choice == 0) request->stats.n_cached_tokens = sequence->n_cached_tokens;
     engine->n_cancelled -= sequence->is_cancelled;
     end_choice(engine, slot, reason, sequence->n_tokens - sequence->n_prompt);

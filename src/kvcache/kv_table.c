@@ -161,6 +161,14 @@ enum status kv_table_grow(struct kv_table *table, int n_tokens) {
     return STATUS_OK;
 }
 
+int kv_table_grow_some(struct kv_table *table, int n_tokens) {
+    int block_tokens = table->groups->block_tokens, n = kv_table_n_missing(table, n_tokens);
+    for (int g = 0; g < table->groups->n_groups; g++)
+        if (block_pool_n_available(pool_of(table, g)) < n) n = block_pool_n_available(pool_of(table, g));
+    if (kv_table_grow(table, (table->n_blocks + n) * block_tokens)) BUG("a pool has fewer blocks than it said");
+    return table->n_blocks * block_tokens < n_tokens ? table->n_blocks * block_tokens : n_tokens;
+}
+
 void kv_table_trim(struct kv_table *table, int n_computed) {
     for (int g = 1; g < table->groups->n_groups; g++)
         drop_before(table, g, kv_groups_first_block(table->groups, g, n_computed));

@@ -51,6 +51,9 @@ void kv_table_find(struct kv_table *table, struct prefix_tokens tokens, int n_co
  * then. */
 WARN_UNUSED enum status kv_table_grow(struct kv_table *table, int n_tokens);
 
+/* As many of them as are to be had. Returns how many positions have slots then, at most n_tokens. */
+int kv_table_grow_some(struct kv_table *table, int n_tokens);
+
 /* Blocks that grow would take from every group. */
 int kv_table_n_missing(const struct kv_table *table, int n_tokens);
 
