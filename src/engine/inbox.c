@@ -137,7 +137,7 @@ static void admit(struct engine *engine, struct request *request) {
     request->n_unfinished = request->n_choices;
     request->stats.admitted_ns = sequence->terms.arrival_ns;
     request->stats.n_prompt_tokens = request->n_prompt;
-    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id});
+    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id, .owner = request->owner});
 }
 
 /* An id that is unknown has finished meanwhile: nothing to do. */
