@@ -26,7 +26,7 @@ static char model_path[MODEL_FILE_MAX_PATH];
 static struct gguf *gguf;
 static uint32_t prompt[MAX_CONTEXT];
 
-static struct engine *start_engine(const struct exact_options *exact, int max_sequences) {
+static struct engine *start_engine_with(const struct exact_options *exact, int max_sequences, int kv_tokens) {
     struct engine_options options = {.gguf = gguf,
                                      .tiers = cpu_detect(),
                                      .kv_dtype = DTYPE_F16,
@@ -35,13 +35,17 @@ static struct engine *start_engine(const struct exact_options *exact, int max_se
                                      .block_tokens = exact->block_tokens,
                                      .max_context = MAX_CONTEXT,
                                      .max_sequences = max_sequences,
-                                     .kv_tokens = 2 * max_sequences * MAX_CONTEXT,
+                                     .kv_tokens = kv_tokens,
                                      .max_logit_rows = max_sequences > 48 ? max_sequences : 48,
                                      .has_prefix_cache = exact->has_prefix_cache};
     struct status_note note = {0};
     struct engine *engine;
     if (engine_create(&engine, &options, &note)) fail_msg("%s", note.text);
     return engine;
+}
+
+static struct engine *start_engine(const struct exact_options *exact, int max_sequences) {
+    return start_engine_with(exact, max_sequences, 2 * max_sequences * MAX_CONTEXT);
 }
 
 static const struct exact_options plain = {.threads = 1, .block_tokens = 16};
@@ -93,7 +97,7 @@ typedef void way_fn(struct engine *engine, const struct exact_options *exact, bo
 static void on_every_way(way_fn *check) {
     for (int sample = -1; sample < exact_options_n_values() * (test_is_slow_build() ? 1 : 2); sample++) {
         struct exact_options exact = sample < 0 ? plain : exact_options_sample(5, sample);
-        struct engine *engine = start_engine(&exact, 4);
+        struct engine *engine = start_engine(&exact, 6);
         check(engine, &exact, sample < 0);
         if (sample >= 0) {
             struct request *neighbour = make_request(300, 40);
@@ -383,7 +387,7 @@ static void what_makes_no_sense_is_named(void **state) {
     expect_refusal(engine, request, STATUS_INVALID, "logit_bias of id 320");
     request = make_request(9, 4);
     request->n_choices = 0;
-    expect_refusal(engine, request, STATUS_INVALID, "n 0");
+    expect_refusal(engine, request, STATUS_LIMIT, "n 0");
     request->n_choices = 0;
     assert_null(engine_client_make_choices(prompt, 9, 4, REQUEST_MAX_CHOICES + 1));
     engine_destroy(&engine);
@@ -417,22 +421,24 @@ static void a_step_nobody_waits_for_is_abandoned(void **state) {
     engine_destroy(&engine);
 }
 
-/* A request that comes while a step runs is heard before the step ends. */
+/* A request that comes while a step runs is heard before the step ends: the first prompt is one step. */
 static void requests_are_admitted_between_layers(void **state) {
     (void)state;
     struct engine *engine = start_engine(&plain, 2);
     bool is_seen = false;
-    for (int round = 0; round < 50 && !is_seen; round++) {
+    for (int round = 0; round < 1000 && !is_seen; round++) {
         struct request *first = make_request(1000, 0), *second = make_request(10, 0);
         assert_int_equal(engine_client_submit(engine, first), STATUS_OK);
-        usleep((useconds_t)(200 * (round % 20)));
-        int64_t n_steps = engine_read_stats(engine).n_steps;
+        usleep((useconds_t)(200 * (round % 50)));
         assert_int_equal(engine_client_submit(engine, second), STATUS_OK);
-        await_home(engine, second->id);
+        for (int n_home = 0; n_home < 2;) {
+            struct event event;
+            if (!engine_client_wait(engine, 60000, &event)) fail_msg("no event within a minute");
+            n_home += event.kind == EVENT_FINISHED;
+        }
+        assert_int_equal(first->stats.n_prefill_steps, 1);
         is_seen = second->stats.admitted_ns < first->stats.prefill_end_ns &&
-                  second->stats.admitted_ns > first->stats.prefill_start_ns && n_steps == 2 * round;
-        /* the first may have come home before the second */
-        while (!first->stats.finished_ns) await_home(engine, first->id);
+                  second->stats.admitted_ns > first->stats.prefill_start_ns;
         engine_client_free(&first);
         engine_client_free(&second);
     }
@@ -565,6 +571,107 @@ static void the_callers_parts_are_kept(void **state) {
     engine_destroy(&engine);
 }
 
+/* ---- several answers ---- */
+
+enum { N_CHOICES = 4, N_ANSWER = 40 };
+
+static uint32_t choice_answers[N_CHOICES][N_ANSWER];
+static bool is_room_scarce;
+
+/* Each choice of n is what a request of its own gives with the choice's number. */
+static void alone(struct engine *engine, int choice, uint32_t *out_answer) {
+    struct request *request = make_request(N_PROMPT, N_ANSWER);
+    request->sampling = (struct sampling){.temperature = 1.2f, .top_p = 1, .seed = 21, .choice = (uint32_t)choice};
+    request->has_cache = false;
+    run(engine, request);
+    memcpy(out_answer, engine_client_answer(request, 0), N_ANSWER * sizeof *out_answer);
+    engine_client_free(&request);
+}
+
+static void choices(struct engine *engine, const struct exact_options *exact, bool is_first) {
+    for (int i = 0; is_first && i < N_CHOICES; i++) alone(engine, i, choice_answers[i]);
+    struct request *request = engine_client_make_choices(prompt, N_PROMPT, N_ANSWER, N_CHOICES);
+    assert_non_null(request);
+    static struct token_logprob scored[N_CHOICES][N_ANSWER][1];
+    request->sampling = (struct sampling){.temperature = 1.2f, .top_p = 1, .seed = 21};
+    request->logprobs = scored[0][0];
+    int64_t n_before = engine_read_stats(engine).n_prefill_rows;
+    run(engine, request);
+    for (int i = 0; i < N_CHOICES; i++) {
+        assert_int_equal(request->choices[i].reason, FINISH_LENGTH);
+        assert_int_equal(request->choices[i].n_new_tokens, N_ANSWER);
+        if (memcmp(engine_client_answer(request, i), choice_answers[i], sizeof choice_answers[i]) != 0)
+            fail_msg("choice %d differs (threads %d, chunk %d, block %d, cache %d)", i, exact->threads, exact->chunk,
+                     exact->block_tokens, exact->has_prefix_cache);
+        for (int t = 0; t < N_ANSWER; t++) assert_int_equal(scored[i][t][0].id, choice_answers[i][t]);
+    }
+    assert_int_equal(request->stats.n_new_tokens, N_CHOICES * N_ANSWER);
+    /* the prompt was computed once, but for choices that had to wait for room */
+    double computed_tokens = request->stats.prefill.kv_bytes_written / 1024;
+    assert_true(is_room_scarce ? computed_tokens > N_PROMPT || exact->has_prefix_cache : computed_tokens <= N_PROMPT);
+    if (is_first) assert_int_equal(engine_read_stats(engine).n_prefill_rows - n_before, N_PROMPT);
+    engine_client_free(&request);
+}
+
+static void choices_share_a_prompt(void **state) {
+    (void)state;
+    on_every_way(choices);
+}
+
+/* Some of the choices find no blocks when the prompt has been computed: they come later, with the same tokens. */
+static void choices_wait_for_room(void **state) {
+    (void)state;
+    is_room_scarce = true;
+    for (int has_cache = 0; has_cache < 2; has_cache++) {
+        struct exact_options exact = {.threads = 1, .chunk = 32, .block_tokens = 16, .has_prefix_cache = has_cache};
+        struct engine *engine = start_engine_with(&exact, N_CHOICES, N_PROMPT + N_ANSWER + 16);
+        choices(engine, &exact, false);
+        struct engine_stats stats;
+        do stats = engine_read_stats(engine);
+        while (stats.n_running);
+        assert_int_equal(stats.n_held_blocks, 0);
+        engine_destroy(&engine);
+    }
+    is_room_scarce = false;
+}
+
+/* Cancelled in the prompt: all end at once; cancelled later: none is left behind. */
+static void all_choices_leave_together(void **state) {
+    (void)state;
+    struct exact_options exact = {.threads = 1, .chunk = 1, .block_tokens = 16, .has_prefix_cache = true};
+    struct engine *engine = start_engine(&exact, N_CHOICES);
+    for (int round = 0; round < 2; round++) {
+        struct request *request = engine_client_make_choices(prompt + round, 500, 400, N_CHOICES);
+        assert_non_null(request);
+        int64_t n_steps = engine_read_stats(engine).n_steps;
+        assert_int_equal(engine_client_submit(engine, request), STATUS_OK);
+        while (engine_read_stats(engine).n_steps < n_steps + (round ? 520 : 20)) usleep(100);
+        assert_int_equal(engine_client_cancel(engine, request->id), STATUS_OK);
+        int n_ended = 0;
+        struct event event;
+        do {
+            if (!engine_client_wait(engine, 60000, &event)) fail_msg("no event within a minute");
+            n_ended += event.kind == EVENT_CHOICE_FINISHED;
+        } while (event.kind != EVENT_FINISHED);
+        assert_int_equal(n_ended, N_CHOICES);
+        for (int i = 0; i < N_CHOICES; i++) {
+            assert_int_equal(request->choices[i].reason, FINISH_CANCELLED);
+            assert_true(round ? request->choices[i].n_new_tokens > 0 : request->choices[i].n_new_tokens == 0);
+        }
+        check_account(request);
+        engine_client_free(&request);
+        struct engine_stats stats;
+        do stats = engine_read_stats(engine);
+        while (stats.n_running);
+        assert_int_equal(stats.n_held_blocks, 0);
+    }
+    struct request *request = engine_client_make_choices(prompt, 5, 5, N_CHOICES + 1);
+    expect_refusal(engine, request, STATUS_LIMIT, "n 5 is not within 1..4");
+    request = engine_client_make_choices(prompt, 5, 0, 2);
+    expect_refusal(engine, request, STATUS_INVALID, "n 2 with max_tokens 0");
+    engine_destroy(&engine);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
@@ -580,6 +687,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(who_never_reads_is_cut),
         cmocka_unit_test(time_goes_where_it_was_spent),
         cmocka_unit_test(the_callers_parts_are_kept),
+        cmocka_unit_test(choices_share_a_prompt),
+        cmocka_unit_test(choices_wait_for_room),
+        cmocka_unit_test(all_choices_leave_together),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
