@@ -33,7 +33,6 @@ struct engine {
     struct plan plan;
     struct plan_state state;
     struct step_batch batch;
-    float *logits;              /* [max_logit_rows][n_vocab] */
     struct sequence *sequences; /* [max_sequences] */
     struct request **requests;  /* [max_sequences] of the sequence with the same number */
     struct engine_stats stats;
@@ -77,7 +76,6 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     size_t n = (size_t)options->max_sequences;
     size_t max_blocks = (size_t)(options->max_context + options->block_tokens - 1) / (size_t)options->block_tokens + 1;
     struct plan_limits limits = {options->max_sequences, options->max_chunk, options->max_logit_rows};
-    engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->requests = mem_alloc_array(n, sizeof *engine->requests);
     engine->state = (struct plan_state){.limits = limits,
@@ -85,7 +83,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                         .pool = &engine->blocks,
                                         .index = options->has_prefix_cache ? &engine->index : NULL,
                                         .block_tokens = options->block_tokens};
-    bool has_memory = engine->logits && engine->sequences && engine->requests && engine->state.sequences;
+    bool has_memory = engine->sequences && engine->requests && engine->state.sequences;
     for (size_t i = 0; has_memory && i < n; i++) {
         engine->sequences[i].blocks = mem_alloc_array(max_blocks, sizeof(block_id));
         has_memory = engine->sequences[i].blocks != NULL;
@@ -101,6 +99,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     enum status status = thread_pool_create(&engine->pool, options->n_threads);
     if (status) return status_fail(note, status, "cannot start %d threads", options->n_threads);
+    if (options->is_unpinned) thread_pool_unpin(engine->pool);
     kernel_table_choose(&engine->kernels, options->tiers);
     status = reserve_kv(engine, note);
     if (status) return status;
@@ -119,7 +118,6 @@ static void unload(struct engine *engine) {
     mem_free(engine->sequences);
     mem_free(engine->requests);
     mem_free(engine->state.sequences);
-    mem_free(engine->logits);
     plan_deinit(&engine->plan);
     step_batch_deinit(&engine->batch);
     sampler_deinit(&engine->sampler);
@@ -333,9 +331,10 @@ static void run_step(struct engine *engine) {
     if (engine->plan.n_items == 0) return;
     make_copies(engine);
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, engine->options.block_tokens);
-    forward_run(engine->forward, &batch, engine->logits);
+    bool only_decodes = engine->plan.n_rows == engine->plan.n_decode_rows && engine->options.n_decode_threads;
+    thread_pool_limit(engine->pool, only_decodes ? engine->options.n_decode_threads : engine->options.n_threads);
+    const float *logits = forward_run(engine->forward, &batch);
     int64_t now_ns = clock_now_ns();
-    const float *logits = engine->logits;
     for (int i = 0; i < engine->plan.n_items; i++) {
         const struct plan_item item = engine->plan.items[i];
         commit_item(engine, &item, logits, now_ns);

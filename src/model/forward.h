@@ -44,7 +44,7 @@ size_t forward_weight_bytes(const struct forward *forward); /* packed */
 struct layer_ops_counts forward_counts(const struct forward *forward);
 
 /* Runs the batch: K and V of all rows enter the cache.
- * out_logits: [batch->n_logit_rows][n_vocab], written by the call. */
-void forward_run(struct forward *forward, const struct model_batch *batch, float *out_logits);
+ * Returns the logits: [batch->n_logit_rows][n_vocab], valid until the next call. */
+const float *forward_run(struct forward *forward, const struct model_batch *batch);
 
 #endif
