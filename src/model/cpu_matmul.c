@@ -90,6 +90,15 @@ static void input_task(void *arg, int task_idx, int worker_idx) {
         input_rows(job, begin, end - begin < INPUT_ROWS_AT_ONCE ? end - begin : INPUT_ROWS_AT_ONCE, scratch);
 }
 
+static void run_input_pass(struct matmul_job *job) {
+    const struct cpu_matmul_input *input = job->input;
+    int n_tasks = (input->n_rows + INPUT_ROWS_PER_TASK - 1) / INPUT_ROWS_PER_TASK;
+    if ((int64_t)input->n_rows * input->k < INPUT_SMALL_WORK)
+        for (int i = 0; i < n_tasks; i++) input_task(job, i, 0);
+    else
+        thread_pool_run(job->matmul->pool, input_task, job, n_tasks);
+}
+
 static void prepare_input(struct matmul_job *job) {
     const struct cpu_matmul_input *input = job->input;
     bool needs_q8 = false, needs_floats = false;
@@ -103,11 +112,7 @@ static void prepare_input(struct matmul_job *job) {
     if (input->norm && needs_floats) job->normed = job->matmul->normed;
     job->x = job->normed ? job->normed : input->x;
     if (!needs_q8 && !input->add && !input->norm) return;
-    int n_tasks = (input->n_rows + INPUT_ROWS_PER_TASK - 1) / INPUT_ROWS_PER_TASK;
-    if ((int64_t)input->n_rows * input->k < INPUT_SMALL_WORK)
-        for (int i = 0; i < n_tasks; i++) input_task(job, i, 0);
-    else
-        thread_pool_run(job->matmul->pool, input_task, job, n_tasks);
+    run_input_pass(job);
 }
 
 /* ---- the products ---- */
@@ -181,6 +186,13 @@ static struct matmul_job begin_job(struct cpu_matmul *matmul, const struct cpu_m
     REQUIRE(!input->norm || input->norm->k == input->k);
     REQUIRE(!input->add_norm || (input->add && input->add_norm->k == input->k));
     return (struct matmul_job){.matmul = matmul, .input = input};
+}
+
+void cpu_matmul_read_input(struct cpu_matmul *matmul, const struct cpu_matmul_input *input, float *out) {
+    struct matmul_job job = begin_job(matmul, input);
+    REQUIRE(input->norm);
+    job.normed = out;
+    run_input_pass(&job);
 }
 
 void cpu_matmul_run(struct cpu_matmul *matmul, const struct cpu_matmul_input *input, int n_weights,

@@ -37,6 +37,9 @@ struct cpu_matmul_input {
     int n_rows, k;
 };
 
+/* out: [n_rows][k] norm(x), which there must be; out may be input->add. */
+void cpu_matmul_read_input(struct cpu_matmul *matmul, const struct cpu_matmul_input *input, float *out);
+
 /* outs[i]: [n_rows][weights[i]->n_out] */
 void cpu_matmul_run(struct cpu_matmul *matmul, const struct cpu_matmul_input *input, int n_weights,
                     const struct weight *const *weights, float *const *outs);

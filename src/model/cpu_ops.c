@@ -245,6 +245,13 @@ static struct cpu_matmul_input input_of(struct cpu_ops *cpu, const struct matmul
                                      .k = x.n_cols};
 }
 
+static void read_input(struct layer_ops *ops, const struct matmul_input *input, struct tensor_ref out) {
+    struct cpu_ops *cpu = self(ops);
+    struct cpu_matmul_input own = input_of(cpu, input);
+    REQUIRE(out.n_cols == own.k && out.n_rows == own.n_rows);
+    cpu_matmul_read_input(&cpu->matmul, &own, at(cpu, out));
+}
+
 static void matmul(struct layer_ops *ops, const struct matmul_input *input, int n_weights,
                    const struct weight *const *weights, const struct tensor_ref *outs) {
     struct cpu_ops *cpu = self(ops);
@@ -290,6 +297,7 @@ enum status cpu_ops_create(struct layer_ops **out_ops, struct thread_pool *pool,
     *cpu = (struct cpu_ops){.ops = {.buffer_create = buffer_create,
                                     .tensor_read = tensor_read,
                                     .embed = embed,
+                                    .read_input = read_input,
                                     .matmul = matmul,
                                     .matmul_gated = matmul_gated,
                                     .rope_angles = rope_angles,

@@ -19,6 +19,8 @@ struct forward {
     struct activations act;
     struct layer_ops *ops;
     struct batch_sequence *kept_sequences; /* [max_logit_rows] */
+    forward_watch_fn *watch;               /* may be NULL */
+    void *watch_arg;
 };
 
 static const struct arch *find_arch(const char *name) {
@@ -125,48 +127,71 @@ static void prepare_angles(struct forward *forward, const struct model_batch *ba
 /* The rows whose logits are wanted, as a batch of their own: what the last layer's attention goes on with. */
 static struct model_batch keep_rows(struct forward *forward, const struct model_batch *batch) {
     struct batch_sequence *kept = forward->kept_sequences;
-    int n_kept = 0, last_row = -2;
     const struct batch_sequence *from = batch->sequences, *last_from = NULL;
+    int n_kept = 0;
     for (int i = 0; i < batch->n_logit_rows; i++) {
         int row = batch->logit_rows[i];
         while (row >= from->row_begin + from->n_rows) from++;
-        if (from == last_from && row == last_row + 1) {
+        if (from == last_from && row == batch->logit_rows[i - 1] + 1) {
             kept[n_kept - 1].n_rows++;
-        } else {
-            kept[n_kept] = *from;
-            kept[n_kept].row_begin = i;
-            kept[n_kept].n_rows = 1;
-            kept[n_kept++].first_pos = from->first_pos + row - from->row_begin;
+            continue;
         }
-        last_row = row;
+        kept[n_kept] = *from;
+        kept[n_kept].row_begin = i;
+        kept[n_kept].n_rows = 1;
+        kept[n_kept++].first_pos = from->first_pos + row - from->row_begin;
         last_from = from;
     }
     return (struct model_batch){.n_rows = batch->n_logit_rows, .n_sequences = n_kept, .sequences = kept};
 }
 
+void forward_watch(struct forward *forward, forward_watch_fn *watch, void *arg) {
+    forward->watch = watch;
+    forward->watch_arg = arg;
+}
+
+/* After the last layer. Where all rows were kept for their hidden states, those are in act->part from here on. */
 static const float *compute_logits(struct arch_step *step) {
     struct layer_ops *ops = step->ops;
-    struct tensor_ref logits = activations_rows(step->act->logits, step->hidden.n_rows);
-    if (!logits.n_rows) return ops->tensor_read(ops, logits);
+    const struct model_batch *batch = step->batch;
     const struct weight *const output[] = {&step->weights->output};
     struct matmul_input input = arch_input(step, &step->weights->output_norm);
-    ops->matmul(ops, &input, 1, output, &logits);
+    if (batch->n_hidden_rows) {
+        struct tensor_ref normed = activations_rows(step->act->part, batch->n_rows);
+        ops->read_input(ops, &input, normed);
+        input = (struct matmul_input){.x = activations_rows(step->act->logit_hidden, batch->n_logit_rows)};
+        if (batch->n_logit_rows) ops->gather_rows(ops, normed, batch->logit_rows, input.x);
+    }
+    struct tensor_ref logits = activations_rows(step->act->logits, batch->n_logit_rows);
+    if (batch->n_logit_rows) ops->matmul(ops, &input, 1, output, &logits);
     return ops->tensor_read(ops, logits);
 }
 
-const float *forward_run(struct forward *forward, const struct model_batch *batch) {
+bool forward_run(struct forward *forward, const struct model_batch *batch, const float **out_logits) {
     REQUIRE(batch->n_rows >= 1 && batch->n_rows <= forward->act.max_rows);
     REQUIRE(batch->n_logit_rows <= forward->act.max_logit_rows);
     struct model_batch kept = keep_rows(forward, batch);
+    bool keeps_all = batch->n_hidden_rows > 0 || batch->n_logit_rows == batch->n_rows;
     struct arch_step step = {.ops = forward->ops,
                              .config = &forward->config,
                              .weights = &forward->weights,
                              .act = &forward->act,
                              .batch = batch,
-                             .kept = batch->n_logit_rows == batch->n_rows ? batch : &kept,
+                             .kept = keeps_all ? batch : &kept,
                              .hidden = activations_rows(forward->act.hidden, batch->n_rows)};
     prepare_angles(forward, batch);
     forward->ops->embed(forward->ops, &forward->weights.embed, batch->tokens, forward->config.embed_scale, step.hidden);
-    for (int layer = 0; layer < forward->config.n_layers; layer++) forward->arch->run_layer(&step, layer);
-    return compute_logits(&step);
+    for (int layer = 0; layer < forward->config.n_layers; layer++) {
+        if (forward->watch && forward->watch(forward->watch_arg)) return false;
+        forward->arch->run_layer(&step, layer);
+    }
+    *out_logits = compute_logits(&step);
+    return true;
+}
+
+void forward_hidden(struct forward *forward, const struct model_batch *batch, float *out) {
+    struct layer_ops *ops = forward->ops;
+    struct tensor_ref rows = activations_rows(forward->act.hidden, batch->n_hidden_rows);
+    ops->gather_rows(ops, activations_rows(forward->act.part, batch->n_rows), batch->hidden_rows, rows);
+    memcpy(out, ops->tensor_read(ops, rows), (size_t)rows.n_rows * (size_t)rows.n_cols * sizeof(float));
 }

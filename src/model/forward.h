@@ -43,8 +43,17 @@ const struct model_config *forward_config(const struct forward *forward);
 size_t forward_weight_bytes(const struct forward *forward); /* packed */
 struct layer_ops_counts forward_counts(const struct forward *forward);
 
-/* Runs the batch: K and V of all rows enter the cache.
- * Returns the logits: [batch->n_logit_rows][n_vocab], valid until the next call. */
-const float *forward_run(struct forward *forward, const struct model_batch *batch);
+/* Asked between layers: true abandons the step. */
+typedef bool forward_watch_fn(void *arg);
+void forward_watch(struct forward *forward, forward_watch_fn *watch, void *arg);
+
+/* Runs the batch: K and V of all rows enter the cache. False if it was abandoned: what the batch's slots hold is
+ * undefined then, and so is *out_logits.
+ * *out_logits: [batch->n_logit_rows][n_vocab], valid until the next call. */
+bool forward_run(struct forward *forward, const struct model_batch *batch, const float **out_logits);
+
+/* After forward_run of the same batch: hidden states of its hidden_rows after the output norm.
+ * out: [batch->n_hidden_rows][d_model] */
+void forward_hidden(struct forward *forward, const struct model_batch *batch, float *out);
 
 #endif

@@ -56,6 +56,9 @@ struct layer_ops {
     void (*embed)(struct layer_ops *ops, const struct weight *table, const uint32_t *ids, float scale,
                   struct tensor_ref out);
 
+    /* out = norm(x), x taking in its add first; out may be the add. */
+    void (*read_input)(struct layer_ops *ops, const struct matmul_input *input, struct tensor_ref out);
+
     /* outs[i] = input * weights[i]^T for up to LAYER_OPS_MAX_MATMULS weights. */
     void (*matmul)(struct layer_ops *ops, const struct matmul_input *input, int n_weights,
                    const struct weight *const *weights, const struct tensor_ref *outs);

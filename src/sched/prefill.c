@@ -7,6 +7,7 @@ static void find_prefix(struct sequence *sequence, struct plan_state *state, str
     prefix_index_start(state->index, sequence->salt, &sequence->chain);
     int n_usable = sequence->n_prompt - 1;
     if (sequence->logits_from < n_usable) n_usable = sequence->logits_from;
+    if (sequence->n_prompt - sequence->n_hidden < n_usable) n_usable = sequence->n_prompt - sequence->n_hidden;
     struct prefix_tokens tokens = {sequence->tokens, NULL, n_usable};
     prefix_index_lookup(state->index, &sequence->chain, tokens, n_usable / state->block_tokens, sequence->blocks,
                         out_match);

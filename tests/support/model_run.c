@@ -61,9 +61,17 @@ void model_run_step_at(struct model_run *run, const struct model_run_piece *piec
         table += (pieces[i].to + block_tokens - 1) / block_tokens;
     }
     if (!wanted) n_wanted = n_rows;
-    struct model_batch batch = {n_rows,   tokens,    positions, {slots},
-                                n_pieces, sequences, n_wanted,  wanted ? wanted : all_rows};
-    memcpy(out_logits, forward_run(run->forward, &batch), (size_t)n_wanted * (size_t)run->n_vocab * sizeof(float));
+    struct model_batch batch = {.n_rows = n_rows,
+                                .tokens = tokens,
+                                .positions = positions,
+                                .slots = {slots},
+                                .n_sequences = n_pieces,
+                                .sequences = sequences,
+                                .n_logit_rows = n_wanted,
+                                .logit_rows = wanted ? wanted : all_rows};
+    const float *logits;
+    assert_true(forward_run(run->forward, &batch, &logits));
+    memcpy(out_logits, logits, (size_t)n_wanted * (size_t)run->n_vocab * sizeof(float));
     mem_free(tokens);
     mem_free(slots);
     mem_free(positions);
