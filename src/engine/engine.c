@@ -84,8 +84,8 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
     policy_init(&engine->state.policy, POLICY_FCFS);
     use_unit_cost(&engine->state.cost);
-    bool has_memory = engine->sequences && engine->slots && engine->state.sequences &&
-                      engine->hidden && engine->pooled && engine->mask_words && engine->picks;
+    bool has_memory = engine->sequences && engine->slots && engine->state.sequences && engine->hidden &&
+                      engine->pooled && engine->mask_words && engine->picks;
     for (size_t i = 0; has_memory && i < n; i++)
         has_memory = !kv_table_init(&engine->sequences[i].kv, &engine->groups, options->max_context);
     if (has_memory && !plan_init(&engine->plan, &limits) &&
