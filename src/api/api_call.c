@@ -9,9 +9,7 @@
 #include "base/mem.h"
 #include "http/sse.h"
 
-#define MAX_ANSWER_BYTES ((size_t)64 << 20)
 #define MAX_EVENT_BYTES ((size_t)1 << 20)
-#define MAX_HEAD_BYTES 4096
 #define SLOW_READER_BYTES ((size_t)256 << 10) /* pending from here on: tokens are not acknowledged */
 
 /* ---- life ---- */
@@ -19,7 +17,8 @@
 static void free_choices(struct api_prompt *prompt, int n) {
     for (int i = 0; prompt->choices && i < n; i++) {
         stop_match_deinit(&prompt->choices[i].stop);
-        str_deinit(&prompt->choices[i].text);
+        answer_parse_deinit(&prompt->choices[i].parse);
+        answer_deinit(&prompt->choices[i].answer);
     }
     mem_free(prompt->choices);
 }
@@ -46,20 +45,44 @@ void api_call_close(struct api_call *call) {
     api->n_calls--;
     free_prompts(call->prompts, call->n_prompts, call->params.n);
     api_params_deinit(&call->params);
-    str_deinit(&call->head);
     json_decref(call->json);
     mem_free(call);
 }
 
+/* A call without marks around it must name one of the request's tools. owner: the call. */
+static bool is_tool(const void *owner, const char *name, size_t n_bytes) {
+    const struct api_call *call = owner;
+    const json_t *tools = json_object_get(call->json, "tools"), *tool;
+    size_t i;
+    json_array_foreach((json_t *)tools, i, tool) {
+        const json_t *given = json_object_get(json_object_get(tool, "function"), "name");
+        if (json_is_string(given) && json_string_length(given) == n_bytes &&
+            memcmp(json_string_value(given), name, n_bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool may_call_tools(const struct api_call *call) {
+    const json_t *choice = json_object_get(call->json, "tool_choice");
+    bool is_none = json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0;
+    return call->kind == API_CHAT && json_array_size(json_object_get(call->json, "tools")) > 0 && !is_none;
+}
+
 static bool init_choices(struct api_call *call, struct api_prompt *prompt) {
-    unsigned flags = call->params.shows_special ? DETOKENIZER_SHOW_SPECIAL : 0;
+    struct answer_rules rules = call->kind == API_CHAT ? call->api->answer_rules : (struct answer_rules){0};
+    bool has_tools = may_call_tools(call);
+    /* Marks of these two are special tokens. */
+    bool has_special_marks = has_tools && (rules.form == ANSWER_LLAMA || rules.form == ANSWER_MISTRAL);
+    unsigned flags = call->params.shows_special || has_special_marks ? DETOKENIZER_SHOW_SPECIAL : 0;
     prompt->choices = mem_alloc_array((size_t)call->params.n, sizeof *prompt->choices);
     if (!prompt->choices) return false;
     for (int i = 0; i < call->params.n; i++) {
         struct api_choice *choice = &prompt->choices[i];
         detokenizer_init(&choice->detokenizer, call->api->tokenizer, flags);
         stop_match_init(&choice->stop, call->params.stops, call->params.n_stops, call->params.keeps_stop);
-        str_init(&choice->text, MAX_ANSWER_BYTES);
+        answer_init(&choice->answer);
+        answer_parse_init(&choice->parse, rules, has_tools, is_tool, call);
     }
     return true;
 }
@@ -97,10 +120,9 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
                                   .params = *params,
                                   .prompts = prompts,
                                   .n_prompts = n_prompts,
-                                  .kind = response == &chat_response ? API_CHAT : API_COMPLETION,
+                                  .kind = response == &completion_response ? API_COMPLETION : API_CHAT,
                                   .key_idx = -1};
         atomic_init(&call->is_gone, false);
-        str_init(&call->head, MAX_HEAD_BYTES);
         for (int i = 0; i < n_prompts; i++) {
             prompts[i].call = call;
             has_memory = has_memory && init_choices(call, &prompts[i]);
@@ -164,7 +186,10 @@ struct api_usage api_call_usage(const struct api_call *call) {
         if (!prompt->request) continue;
         usage.n_prompt += prompt->request->n_prompt;
         usage.n_cached += prompt->request->stats.n_cached_tokens;
-        for (int c = 0; c < call->params.n; c++) usage.n_completion += prompt->choices[c].n_tokens;
+        for (int c = 0; c < call->params.n; c++) {
+            usage.n_completion += prompt->choices[c].n_tokens;
+            usage.n_reasoning += prompt->choices[c].n_reasoning_tokens;
+        }
     }
     return usage;
 }
@@ -185,7 +210,10 @@ static void reply_fault(struct api_call *call) {
         return;
     }
     str_init(&body, MAX_EVENT_BYTES);
-    if (!api_fault_write(&call->fault, call->response->shape, &body)) sse_send(exchange, NULL, body.ptr, body.n_bytes);
+    enum status status = sse_begin_event(&body, call->response->shape == API_ANTHROPIC ? "error" : NULL);
+    if (!status) status = api_fault_write(&call->fault, call->response->shape, &body);
+    if (!status) status = sse_end_event(&body);
+    if (!status) http_exchange_send(exchange, body.ptr, body.n_bytes);
     http_exchange_end(exchange);
     str_deinit(&body);
 }
@@ -196,9 +224,9 @@ static void fail_memory(struct api_call *call) {
     reply_fault(call);
 }
 
-static void send_event(struct api_call *call, enum status status, struct str *data) {
+static void send_events(struct api_call *call, enum status status, struct str *data) {
     if (!status && call->exchange)
-        sse_send(call->exchange, NULL, data->ptr, data->n_bytes);
+        http_exchange_send(call->exchange, data->ptr, data->n_bytes);
     else if (status)
         fail_memory(call);
     str_deinit(data);
@@ -217,52 +245,50 @@ static void send_first(struct api_prompt *prompt, int choice) {
     if (call->kind == API_COMPLETION && !call->has_echo) return;
     struct str data;
     str_init(&data, MAX_EVENT_BYTES);
-    send_event(call, call->response->write_first(call, prompt, choice, &data), &data);
+    send_events(call, call->response->write_first(call, prompt, choice, &data), &data);
 }
 
 /* Sends what has become certain of a choice's text. */
 static void send_piece(struct api_prompt *prompt, int choice, int token_idx) {
     struct api_call *call = prompt->call;
     struct str data;
-    bool has_news = prompt->choices[choice].text.n_bytes > 0 ||
+    bool has_news = answer_has_news(&prompt->choices[choice].answer) ||
                     (token_idx >= 0 && (call->params.has_logprobs || call->params.returns_ids));
     if (!call->params.is_stream || !call->exchange || !has_news) return;
     send_first(prompt, choice);
     if (!call->exchange) return;
     str_init(&data, MAX_EVENT_BYTES);
-    send_event(call, call->response->write_piece(call, prompt, choice, token_idx, &data), &data);
-    str_clear(&prompt->choices[choice].text);
+    send_events(call, call->response->write_piece(call, prompt, choice, token_idx, &data), &data);
+    answer_clear(&prompt->choices[choice].answer);
 }
 
 static void end_choice(struct api_prompt *prompt, int choice, const char *reason) {
     struct api_call *call = prompt->call;
     struct str data;
+    bool is_call = prompt->choices[choice].answer.n_calls > 0 && strcmp(reason, "stop") == 0;
     prompt->choices[choice].is_over = true;
-    prompt->choices[choice].finish_reason = reason;
+    prompt->choices[choice].finish_reason = is_call ? "tool_calls" : reason;
     if (!call->params.is_stream || !call->exchange) return;
     send_first(prompt, choice);
     if (!call->exchange) return;
     str_init(&data, MAX_EVENT_BYTES);
-    send_event(call, call->response->write_end(call, prompt, choice, &data), &data);
+    send_events(call, call->response->write_end(call, prompt, choice, &data), &data);
 }
 
 static void finish_stream(struct api_call *call) {
     struct str data;
-    if (call->params.has_usage_chunk) {
-        str_init(&data, MAX_EVENT_BYTES);
-        send_event(call, call->response->write_usage(call, &data), &data);
-        if (!call->exchange) return;
-    }
+    str_init(&data, MAX_EVENT_BYTES);
+    send_events(call, call->response->write_last(call, &data), &data);
+    if (!call->exchange) return;
     struct http_exchange *exchange = call->exchange;
     end_exchange(call);
-    sse_send(exchange, NULL, "[DONE]", 6);
     http_exchange_end(exchange);
 }
 
 static void finish_whole(struct api_call *call) {
     struct http_exchange *exchange = call->exchange;
     struct str body;
-    str_init(&body, 2 * MAX_ANSWER_BYTES);
+    str_init(&body, 2 * ANSWER_MAX_BYTES);
     if (call->response->write_whole(call, &body)) {
         fail_memory(call);
     } else {
@@ -302,6 +328,46 @@ void api_call_on_failure(struct api_call *call, int prompt_idx) {
     come_home(&call->prompts[call->n_prompts - 1]);
 }
 
+/* Words of the model -> what is certain of its answer. */
+static enum status read_words(struct api_call *call, struct api_choice *choice, const struct str *words, bool is_end) {
+    struct answer *answer = &choice->answer;
+    int n_known = answer->n_calls;
+    struct str certain;
+    str_init(&certain, ANSWER_MAX_BYTES);
+    bool is_thinking = choice->parse.state == ANSWER_REASONING;
+    enum status status = stop_match_push(&choice->stop, words->ptr, words->n_bytes, &certain);
+    if (!status && is_end) status = stop_match_finish(&choice->stop, &certain);
+    if (!status) status = answer_parse_push(&choice->parse, certain.ptr, certain.n_bytes, answer);
+    if (!status && (is_end || choice->stop.found >= 0)) status = answer_parse_finish(&choice->parse, answer);
+    choice->n_reasoning_tokens += !is_end && (is_thinking || choice->parse.state == ANSWER_REASONING);
+    for (int i = n_known; i < answer->n_calls; i++)
+        snprintf(answer->calls[i].id, sizeof answer->calls[i].id, "call_%016llx",
+                 (unsigned long long)api_server_random(call->api));
+    str_deinit(&certain);
+    return status;
+}
+
+/* Some templates open the reasoning themselves: then the prompt's last tokens spell the mark. */
+static void begin_answers(struct api_prompt *prompt) {
+    static const char mark[] = "<think>";
+    struct api_call *call = prompt->call;
+    struct str tail;
+    if (call->kind != API_CHAT || !call->api->answer_rules.has_reasoning) return;
+    str_init(&tail, MAX_EVENT_BYTES);
+    bool has_memory = true;
+    for (int i = prompt->n_ids > 8 ? prompt->n_ids - 8 : 0; i < prompt->n_ids; i++) {
+        size_t n_bytes;
+        const char *text = tokenizer_text_of(call->api->tokenizer, (int32_t)prompt->ids[i], &n_bytes);
+        has_memory = has_memory && !str_append(&tail, text ? text : "", text ? n_bytes : 0);
+    }
+    size_t n = tail.n_bytes, n_mark = sizeof mark - 1;
+    while (n && (tail.ptr[n - 1] == '\n' || tail.ptr[n - 1] == ' ')) n--;
+    bool is_thinking = n >= n_mark && memcmp(tail.ptr + n - n_mark, mark, n_mark) == 0;
+    for (int i = 0; has_memory && is_thinking && i < call->params.n; i++)
+        answer_parse_begin_thinking(&prompt->choices[i].parse);
+    str_deinit(&tail);
+}
+
 static void on_token(struct api_prompt *prompt, const struct event *event) {
     struct api_call *call = prompt->call;
     struct api_choice *choice = &prompt->choices[event->choice];
@@ -310,7 +376,7 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
     choice->n_tokens++;
     str_init(&piece, MAX_EVENT_BYTES);
     enum status status = detokenizer_push(&choice->detokenizer, (int32_t)event->token, &piece);
-    if (!status) status = stop_match_push(&choice->stop, piece.ptr, piece.n_bytes, &choice->text);
+    if (!status) status = read_words(call, choice, &piece, false);
     str_deinit(&piece);
     if (status) {
         fail_memory(call);
@@ -331,8 +397,7 @@ static void on_choice_finished(struct api_prompt *prompt, const struct event *ev
     if (choice->is_over) return;
     str_init(&tail, MAX_EVENT_BYTES);
     enum status status = detokenizer_finish(&choice->detokenizer, &tail);
-    if (!status) status = stop_match_push(&choice->stop, tail.ptr, tail.n_bytes, &choice->text);
-    if (!status) status = stop_match_finish(&choice->stop, &choice->text);
+    if (!status) status = read_words(call, choice, &tail, true);
     str_deinit(&tail);
     if (status) {
         fail_memory(call);
@@ -366,6 +431,7 @@ void api_call_on_event(const struct event *event) {
     switch (event->kind) {
     case EVENT_ADMITTED:
         prompt->state = PROMPT_ADMITTED;
+        begin_answers(prompt);
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             cancel_prompt(prompt);
         else
