@@ -26,7 +26,10 @@ static void free_choices(struct api_prompt *prompt, int n) {
 static void free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices) {
     for (int i = 0; i < n_prompts; i++) {
         struct request *request = prompts[i].request;
-        if (request) mem_free(request->logprobs);
+        if (request) {
+            mem_free(request->logprobs);
+            mem_free(request->embedding);
+        }
         engine_client_free(&prompts[i].request);
         free_choices(&prompts[i], n_choices);
         mem_free(prompts[i].ids);
@@ -120,7 +123,7 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
                                   .params = *params,
                                   .prompts = prompts,
                                   .n_prompts = n_prompts,
-                                  .kind = response == &completion_response ? API_COMPLETION : API_CHAT,
+                                  .kind = response->kind,
                                   .key_idx = -1};
         atomic_init(&call->is_gone, false);
         for (int i = 0; i < n_prompts; i++) {

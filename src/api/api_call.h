@@ -59,7 +59,8 @@ struct api_call {
     json_t *json; /* params and prompts point into it */
     struct api_params params;
     enum api_kind kind;
-    bool has_echo;
+    bool has_echo;              /* of a completion */
+    bool is_base64;             /* of an embedding */
     struct api_prompt *prompts; /* [n_prompts] */
     int n_prompts, n_home;
     struct api_fault fault; /* the first one */

@@ -53,7 +53,7 @@ void api_response_write_usage(struct json_write *json, const struct api_call *ca
     json_write_key(json, "usage");
     json_write_object(json);
     json_write_field_int(json, "prompt_tokens", usage.n_prompt);
-    json_write_field_int(json, "completion_tokens", usage.n_completion);
+    if (call->kind != API_EMBEDDING) json_write_field_int(json, "completion_tokens", usage.n_completion);
     json_write_field_int(json, "total_tokens", usage.n_prompt + usage.n_completion);
     json_write_key(json, "prompt_tokens_details");
     json_write_object(json);

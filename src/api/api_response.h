@@ -10,6 +10,7 @@
 struct api_response {
     const char *id_prefix;
     enum api_shape shape;
+    enum api_kind kind;
 
     /* The whole answer of a request that does not stream. */
     enum status (*write_whole)(const struct api_call *call, struct str *out);
@@ -24,7 +25,7 @@ struct api_response {
     enum status (*write_last)(const struct api_call *call, struct str *out);
 };
 
-extern const struct api_response chat_response, completion_response, messages_response;
+extern const struct api_response chat_response, completion_response, messages_response, embedding_response;
 
 /* An event of a stream around the JSON that is written between; name NULL: unnamed. */
 void api_response_begin_event(struct json_write *json, struct str *out, const char *name);

@@ -6,6 +6,7 @@
 #include "api/api_response.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
+#include "api/embedding_request.h"
 #include "api/messages_request.h"
 #include "base/mem.h"
 #include "chat/chat_prompt.h"
@@ -276,6 +277,11 @@ static void handle_completion(void *owner, struct http_exchange *exchange, const
     completion_request_handle(owner, exchange, key_of(owner, exchange));
 }
 
+static void handle_embeddings(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)parameter;
+    embedding_request_handle(owner, exchange, key_of(owner, exchange));
+}
+
 static void handle_messages(void *owner, struct http_exchange *exchange, const char *parameter) {
     (void)parameter;
     messages_request_handle(owner, exchange, key_of(owner, exchange));
@@ -318,6 +324,7 @@ const struct http_route *api_routes_table(int *out_n) {
         {"POST", "/v1/completions", handle_completion},
         {"POST", "/v1/chat/completions/render", handle_chat_render},
         {"POST", "/v1/completions/render", handle_completion_render},
+        {"POST", "/v1/embeddings", handle_embeddings},
         {"POST", "/v1/messages", handle_messages},
         {"POST", "/v1/messages/count_tokens", handle_count_tokens},
         {"POST", "/tokenize", handle_tokenize},

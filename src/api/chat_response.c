@@ -198,6 +198,7 @@ static enum status write_last(const struct api_call *call, struct str *out) {
 
 const struct api_response chat_response = {.id_prefix = "chatcmpl-",
                                            .shape = API_OPENAI,
+                                           .kind = API_CHAT,
                                            .write_whole = write_whole,
                                            .write_first = write_first,
                                            .write_piece = write_piece,

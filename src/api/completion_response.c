@@ -206,6 +206,7 @@ static enum status write_last(const struct api_call *call, struct str *out) {
 
 const struct api_response completion_response = {.id_prefix = "cmpl-",
                                                  .shape = API_OPENAI,
+                                                 .kind = API_COMPLETION,
                                                  .write_whole = write_whole,
                                                  .write_first = write_first,
                                                  .write_piece = write_piece,

@@ -236,6 +236,7 @@ static enum status write_last(const struct api_call *call, struct str *out) {
 
 const struct api_response messages_response = {.id_prefix = "msg_",
                                                .shape = API_ANTHROPIC,
+                                               .kind = API_CHAT,
                                                .write_whole = write_whole,
                                                .write_first = write_first,
                                                .write_piece = write_piece,

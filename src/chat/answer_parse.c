@@ -16,7 +16,7 @@ static bool speaks_of(const char *source, size_t n_bytes, const char *word) {
     return memmem(source, n_bytes, word, strlen(word)) != NULL;
 }
 
-struct answer_rules answer_rules_of(const char *source, size_t n_bytes) {
+struct answer_rules answer_parse_rules(const char *source, size_t n_bytes) {
     struct answer_rules rules = {.form = ANSWER_HERMES, .has_reasoning = speaks_of(source, n_bytes, "</think>")};
     if (speaks_of(source, n_bytes, "[TOOL_CALLS]"))
         rules.form = ANSWER_MISTRAL;
@@ -25,25 +25,6 @@ struct answer_rules answer_rules_of(const char *source, size_t n_bytes) {
     else if (speaks_of(source, n_bytes, "<start_of_turn>"))
         rules.form = ANSWER_GEMMA;
     return rules;
-}
-
-void answer_init(struct answer *answer) {
-    *answer = (struct answer){0};
-    str_init(&answer->text, ANSWER_MAX_BYTES);
-    str_init(&answer->reasoning, ANSWER_MAX_BYTES);
-    for (int i = 0; i < ANSWER_MAX_CALLS; i++) {
-        str_init(&answer->calls[i].name, ANSWER_MAX_BYTES);
-        str_init(&answer->calls[i].arguments, ANSWER_MAX_BYTES);
-    }
-}
-
-void answer_deinit(struct answer *answer) {
-    str_deinit(&answer->text);
-    str_deinit(&answer->reasoning);
-    for (int i = 0; i < ANSWER_MAX_CALLS; i++) {
-        str_deinit(&answer->calls[i].name);
-        str_deinit(&answer->calls[i].arguments);
-    }
 }
 
 void answer_parse_init(struct answer_parse *parse, struct answer_rules rules, bool has_tools,
@@ -106,21 +87,6 @@ static enum status give_out(struct answer_parse *parse, const char *mark, struct
 static void enter(struct answer_parse *parse, enum answer_state state) {
     parse->state = state;
     str_clear(&parse->held);
-}
-
-void answer_clear(struct answer *answer) {
-    str_clear(&answer->text);
-    str_clear(&answer->reasoning);
-    for (int i = 0; i < answer->n_calls; i++) {
-        str_clear(&answer->calls[i].arguments);
-        answer->calls[i].is_told = true;
-    }
-}
-
-bool answer_has_news(const struct answer *answer) {
-    const struct answer_call *last = &answer->calls[answer->n_calls - 1];
-    bool has_call = answer->n_calls > 0 && (!last->is_told || last->arguments.n_bytes > 0);
-    return answer->text.n_bytes > 0 || answer->reasoning.n_bytes > 0 || has_call;
 }
 
 /* ---- calls ---- */

@@ -11,10 +11,8 @@
 #ifndef KVICK_CHAT_ANSWER_PARSE_H
 #define KVICK_CHAT_ANSWER_PARSE_H
 
+#include "chat/answer.h"
 #include "chat/call_scan.h"
-
-#define ANSWER_MAX_CALLS 32
-#define ANSWER_MAX_BYTES ((size_t)64 << 20)
 
 enum answer_form { ANSWER_HERMES, ANSWER_LLAMA, ANSWER_MISTRAL, ANSWER_GEMMA };
 
@@ -24,20 +22,7 @@ struct answer_rules {
 };
 
 /* By what the template's source speaks of. */
-struct answer_rules answer_rules_of(const char *template_source, size_t n_bytes);
-
-struct answer_call {
-    char id[32]; /* whoever reads gives it; "" until then */
-    struct str name, arguments;
-    bool is_told; /* a stream told of its name */
-};
-
-/* What is certain; of a stream, what is new. */
-struct answer {
-    struct str text, reasoning;
-    struct answer_call calls[ANSWER_MAX_CALLS]; /* later ones are text */
-    int n_calls;
-};
+struct answer_rules answer_parse_rules(const char *template_source, size_t n_bytes);
 
 enum answer_state {
     ANSWER_START, /* nothing but space so far */
@@ -62,13 +47,6 @@ struct answer_parse {
     bool is_list;    /* within Mistral's brackets */
     bool skips_space;
 };
-
-void answer_init(struct answer *answer);
-void answer_deinit(struct answer *answer);
-
-/* A stream's reader has told all that is new. */
-bool answer_has_news(const struct answer *answer);
-void answer_clear(struct answer *answer);
 
 /* has_tools: the request has some and lets the model choose. */
 void answer_parse_init(struct answer_parse *parse, struct answer_rules rules, bool has_tools,

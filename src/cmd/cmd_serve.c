@@ -115,7 +115,7 @@ static struct answer_rules rules_of(const struct gguf *gguf) {
     struct gguf_text source;
     bool has_source = gguf_has(gguf, "tokenizer.chat_template") &&
                       gguf_get_text(gguf, "tokenizer.chat_template", &source, NULL) == STATUS_OK;
-    return has_source ? answer_rules_of(source.ptr, source.n_bytes) : (struct answer_rules){0};
+    return has_source ? answer_parse_rules(source.ptr, source.n_bytes) : (struct answer_rules){0};
 }
 
 static void on_loaded(void *owner) {

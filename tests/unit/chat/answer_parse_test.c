@@ -170,7 +170,7 @@ static void templates_tell_their_form(void **state) {
                  {"<|im_start|>", ANSWER_HERMES, false}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct answer_rules rules = answer_rules_of(cases[i].source, strlen(cases[i].source));
+        struct answer_rules rules = answer_parse_rules(cases[i].source, strlen(cases[i].source));
         assert_int_equal(rules.form, cases[i].form);
         assert_int_equal(rules.has_reasoning, cases[i].has_reasoning);
     }
