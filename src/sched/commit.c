@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define ANSWERS_REMEMBERED 16
+
 static void publish_full_blocks(struct sequence *sequence, struct plan_state *state) {
     struct prefix_tokens tokens = {sequence->tokens, NULL, sequence->n_computed};
     while ((sequence->n_published + 1) * state->block_tokens <= sequence->n_computed) {
@@ -38,7 +40,15 @@ void commit_copies(const struct plan *plan, struct plan_state *state) {
     for (int i = 0; i < plan->n_copies; i++) block_pool_release(state->pool, plan->copies[i].from);
 }
 
+/* What forecasts assume of answers that go on. */
+static void note_answer(const struct sequence *sequence, struct plan_state *state) {
+    int n = sequence->n_tokens - sequence->n_prompt;
+    if (n < 1 || sequence->is_cancelled) return;
+    state->answer_tokens += state->answer_tokens > 0 ? (n - state->answer_tokens) / ANSWERS_REMEMBERED : n;
+}
+
 void commit_retire(struct sequence *sequence, struct plan_state *state) {
+    note_answer(sequence, state);
     sequence_release_blocks(sequence, state->pool);
     sequence->state = SEQ_FREE;
     for (int i = 0; i < state->n_sequences; i++) {

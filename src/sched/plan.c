@@ -4,6 +4,8 @@
 #include "sched/decode.h"
 #include "sched/prefill.h"
 
+#define REMEMBERED_NS 20e9
+
 enum status plan_init(struct plan *plan, const struct plan_limits *limits) {
     size_t n = (size_t)limits->max_sequences;
     REQUIRE(limits->max_rows >= 1 && limits->max_logit_rows >= limits->max_sequences);
@@ -38,7 +40,16 @@ void plan_add(struct plan *plan, struct sequence *sequence, int from, int to) {
     plan->n_logit_rows += to - logits_from;
 }
 
+/* Between plans as many decode as the one before planned. */
+static void note_decode_rows(const struct plan *plan, struct plan_state *state, int64_t now_ns) {
+    double passed = (double)(now_ns - state->last_plan_ns) / REMEMBERED_NS;
+    if (state->last_plan_ns && passed > 0)
+        state->decode_rows += (plan->n_decode_rows - state->decode_rows) * (passed / (1 + passed));
+    state->last_plan_ns = now_ns;
+}
+
 void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns) {
+    note_decode_rows(plan, state, now_ns);
     plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_copies = plan->n_decode_rows = 0;
     plan->shape = (struct step_shape){0};
     state->n_steps++;

@@ -57,7 +57,10 @@ struct plan_state {
     int block_tokens;
     struct step_cost cost;
     struct policy policy;
-    uint64_t n_steps; /* planned */
+    uint64_t n_steps;     /* planned */
+    double answer_tokens; /* of late, a decaying mean over answers that ended; 0: none yet */
+    double decode_rows;   /* of late, a decaying mean over time of those that decode */
+    int64_t last_plan_ns;
 };
 
 WARN_UNUSED enum status plan_init(struct plan *plan, const struct plan_limits *limits);

@@ -1,6 +1,6 @@
 #include "sched/policy.h"
 
-enum { LEVEL_RESUMED, LEVEL_OVERDUE, LEVEL_URGENT, LEVEL_FAIR, LEVELS_OF_A_CLASS };
+enum { LEVEL_RESUMED, LEVEL_OVERDUE, LEVEL_URGENT, LEVEL_FAIR, LEVEL_HELD, LEVELS_OF_A_CLASS };
 
 void policy_init(struct policy *policy, enum policy_kind kind) {
     *policy = (struct policy){.kind = kind};
@@ -115,9 +115,10 @@ static void rank_fairly(const struct policy *policy, struct policy_prompt *promp
         work[t] += (double)prompt->work_ns;
         prompt->level = LEVEL_FAIR;
         prompt->key = policy->received[t] - policy->start + work[t] / policy->weights[t];
+        if (terms->hold_ns > now_ns) prompt->level = LEVEL_HELD;
         if (prompt->is_resumed) prompt->level = LEVEL_RESUMED;
         if (!prompt->is_resumed && is_overdue(terms, now_ns)) prompt->level = LEVEL_OVERDUE;
-        if (prompt->level != LEVEL_FAIR) prompt->key = (double)terms->arrival_ns;
+        if (prompt->level == LEVEL_RESUMED || prompt->level == LEVEL_OVERDUE) prompt->key = (double)terms->arrival_ns;
     }
 }
 
@@ -136,8 +137,8 @@ static void find_urgent(struct policy_prompt *prompts, int n, int64_t now_ns, co
         prompt->is_keepable = has_promise && (double)now_ns + wall_ns <= (double)due + slip_ns;
         if (!prompt->is_keepable) continue;
         end_ns += wall_ns;
-        /* The next decision comes a step later. */
-        if (end_ns + (double)pace->limit_ns >= (double)due) n_urgent = i + 1;
+        /* The next decision comes a step later, and the last step of a prompt is a whole one. */
+        if (end_ns + 2 * (double)pace->limit_ns >= (double)due) n_urgent = i + 1;
     }
     for (int i = 0; i < n_urgent; i++) {
         struct policy_prompt *prompt = &prompts[order[i]];

@@ -9,7 +9,8 @@
  *      on time is not urgent either, so that it does not make others late. Batch promises are not reservations;
  *   5. the rest by weighted fair queueing over tenants, shortest remaining prefill first within one: ascending
  *      (work the tenant received beyond the others + its work up to this prompt) / its weight. Between tenants with one
- *      prompt each that is shortest first; who sends more waits behind its own work.
+ *      prompt each that is shortest first; who sends more waits behind its own work;
+ *   6. those that admission holds back for the sake of promises made before, in the same order.
  * Who waits for another prompt's blocks lends it its place.
  * Nobody starves: an overdue prompt waits for older ones of its class only, at most max_sequences of them, with at
  * least a quarter (batch: BATCH_SHARE of a quarter) of the time.
