@@ -28,6 +28,8 @@ enum admission_reason {
         ADMISSION_N_REASONS
 };
 
+#define ADMISSION_LATE_SHARE 0.25
+
 struct admission_limits {
     int max_context;                          /* prompt plus answer */
     int max_prompt[TERMS_N_CLASSES];          /* tokens; 0: as the context */
@@ -40,6 +42,7 @@ struct admission {
     struct admission_limits limits;
     struct forecast forecast;
     struct load load;
+    int64_t *anyway_ns; /* [max_sequences + 1] scratch: first tokens without the candidate */
 };
 
 struct admission_candidate {
@@ -65,7 +68,7 @@ struct admission_answer admission_answer(struct admission *admission, const stru
                                          const struct admission_candidate *candidate, int64_t now_ns);
 
 /* An ADMITTED candidate is taken: counts it as load and returns its terms with the promise. */
-struct terms admission_accept(struct admission *admission, const struct plan_state *state,
+struct terms admission_accept(struct admission *admission, struct plan_state *state,
                               const struct admission_candidate *candidate, const struct admission_answer *answer,
                               int64_t now_ns);
 

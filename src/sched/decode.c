@@ -27,7 +27,7 @@ void decode_plan(struct plan *plan, const struct plan_state *state) {
     bool has_prompts = false;
     for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
-        if (sequence->is_cancelled) continue;
+        if (sequence->is_cancelled || sequence->is_paused) continue;
         if (sequence_is_decoding(sequence))
             plan->candidates[n_candidates++] = sequence;
         else

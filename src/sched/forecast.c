@@ -99,6 +99,14 @@ static struct step_shape decode_shape(const struct forecast *forecast, const str
     return shape;
 }
 
+static enum step_urgency urgency_of(const struct forecast *forecast, const struct plan_state *state) {
+    for (int i = 0; i < forecast->n_sequences; i++) {
+        const struct forecast_sequence *sequence = &forecast->sequences[i];
+        if (sequence->phase != FORECAST_DONE && sequence->terms->service_class == TERMS_INTERACTIVE) return STEP_PROMPT;
+    }
+    return state->urgency;
+}
+
 static void order_prompts(struct forecast *forecast, const struct step_cost *cost, const struct step_pace *pace) {
     int n = 0;
     for (int i = 0; i < forecast->n_sequences; i++) {
@@ -115,6 +123,8 @@ static void order_prompts(struct forecast *forecast, const struct step_cost *cos
     forecast->n_prompts = n;
     policy_refresh(&forecast->policy, forecast->prompts, n);
     policy_order(&forecast->policy, forecast->prompts, n, forecast->now_ns, pace, forecast->order);
+    for (int i = 0; i < n && forecast->now_ns == forecast->begin_ns; i++)
+        forecast->sequences[forecast->indices[i]].is_yielding = forecast->prompts[i].is_yielding;
 }
 
 static int n_logits_of(const struct forecast_sequence *sequence, int n_rows) {
@@ -194,7 +204,8 @@ static void advance(struct forecast *forecast, const struct plan_state *state, s
 static bool play_round(struct forecast *forecast, const struct plan_state *state, int max_steps) {
     const struct step_cost *cost = &state->cost;
     struct step_shape shape = decode_shape(forecast, state);
-    struct step_pace pace = step_bound_pace(cost, &state->limits.step, &shape, state->limits.max_prefill_rows);
+    struct step_pace pace =
+        step_bound_pace(cost, &state->limits.step, &shape, urgency_of(forecast, state), state->limits.max_prefill_rows);
     order_prompts(forecast, cost, &pace);
     struct step_shape decode = shape;
     int n_chunks = fill(forecast, state, &shape, &pace);

@@ -15,6 +15,7 @@ struct forecast_sequence {
     const struct terms *terms; /* borrowed */
     enum forecast_phase phase;
     bool is_resumed;
+    bool is_yielding;  /* at the beginning: see policy_prompt */
     int pos, n_prompt; /* [pos, n_prompt) is to be run before the next token */
     int logits_from;
     int n_answer;           /* tokens expected yet, the first one included */

@@ -5,11 +5,13 @@
 #ifndef KVICK_SCHED_LOAD_H
 #define KVICK_SCHED_LOAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sched/terms.h"
 
 #define LOAD_N_SIZES 24 /* powers of two from 2^20 ns */
+#define LOAD_HEAVY_FACTOR 2
 #define LOAD_TIME_NS INT64_C(20000000000)
 
 struct load {
@@ -22,7 +24,12 @@ struct load {
 void load_add(struct load *load, int tenant, int64_t work_ns, int64_t now_ns);
 
 /* The share of time that arriving work takes which is shorter than own_ns if it is this tenant's, or than others_ns if
- * it is another's. */
-double load_share(const struct load *load, int tenant, int64_t own_ns, int64_t others_ns, int64_t now_ns);
+ * it is another's, heavy ones left out unless this one is heavy. */
+double load_share(const struct load *load, int tenant, int64_t own_ns, int64_t others_ns,
+                  const bool is_heavy[TERMS_MAX_TENANTS], int64_t now_ns);
+
+/* Who sends more than LOAD_HEAVY_FACTOR times what tenants send on average, both by their weights. */
+void load_find_heavy(const struct load *load, const double weights[TERMS_MAX_TENANTS],
+                     bool out_is_heavy[TERMS_MAX_TENANTS]);
 
 #endif

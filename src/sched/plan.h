@@ -61,6 +61,8 @@ struct plan_state {
     double answer_tokens; /* of late, a decaying mean over answers that ended; 0: none yet */
     double decode_rows;   /* of late, a decaying mean over time of those that decode */
     int64_t last_plan_ns;
+    int64_t last_interactive_ns; /* the last plan that knew of interactive work */
+    enum step_urgency urgency;   /* of the last plan */
 };
 
 WARN_UNUSED enum status plan_init(struct plan *plan, const struct plan_limits *limits);

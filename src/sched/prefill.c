@@ -7,6 +7,7 @@ static void find_prefix(struct sequence *sequence, struct plan_state *state, str
     prefix_index_start(state->index, sequence->salt, &sequence->chain);
     int n_usable = sequence->n_prompt - 1;
     if (sequence->logits_from < n_usable) n_usable = sequence->logits_from;
+    if (sequence->n_prompt - sequence->n_hidden < n_usable) n_usable = sequence->n_prompt - sequence->n_hidden;
     struct prefix_tokens tokens = {sequence->tokens, NULL, n_usable};
     prefix_index_lookup(state->index, &sequence->chain, tokens, n_usable / state->block_tokens, sequence->blocks,
                         out_match);
@@ -95,8 +96,8 @@ static void add_chunk(struct plan *plan, struct plan_state *state, struct sequen
 }
 
 void prefill_plan(struct plan *plan, struct plan_state *state, int64_t now_ns) {
-    struct step_pace pace =
-        step_bound_pace(&state->cost, &state->limits.step, &plan->shape, state->limits.max_prefill_rows);
+    struct step_pace pace = step_bound_pace(&state->cost, &state->limits.step, &plan->shape, state->urgency,
+                                            state->limits.max_prefill_rows);
     int n_prompts = list_prompts(plan, state, &pace);
     policy_refresh(&state->policy, plan->prompts, n_prompts);
     policy_order(&state->policy, plan->prompts, n_prompts, now_ns, &pace, plan->order);

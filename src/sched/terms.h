@@ -16,6 +16,7 @@ struct terms {
     int priority; /* within class and tenant, the lower the earlier */
     int64_t arrival_ns;
     int64_t promise_ns;  /* the first token's predicted time; 0: none was made */
+    int64_t slack_ns;    /* so much after promise_ns the promise is still kept */
     int64_t hold_ns;     /* until then the others of its class go first, as it would make them late; 0: no such time */
     int64_t deadline_ns; /* after it the first token is worth nothing; 0: none */
 };

@@ -48,7 +48,7 @@ static struct sim_options ordinary(void) {
                                 .seed = 1};
 }
 
-/* Of the requests that were promised a time and not cancelled: how many came later than 1.25 times that and a step. */
+/* Of the requests that were promised a time and not cancelled: how many came later than that and its slack. */
 static int count_late(int n_requests, int *out_n_promised) {
     int n_late = 0;
     *out_n_promised = 0;
@@ -57,10 +57,22 @@ static int count_late(int n_requests, int *out_n_promised) {
         if (r->answer.reason != ADMISSION_ADMITTED || r->is_cancelled || r->service_class == TERMS_BATCH) continue;
         assert_true(r->first_token_ns > 0);
         ++*out_n_promised;
-        double promised = (double)r->answer.estimate_ns, took = (double)(r->first_token_ns - r->terms.arrival_ns);
-        n_late += took > POLICY_LATE_FACTOR * promised + 60e6;
+        n_late += r->first_token_ns > r->terms.promise_ns + r->terms.slack_ns;
     }
     return n_late;
+}
+
+/* The bound that policy.h states: patience, and then those that are older still. */
+static void check_waits(int n_requests) {
+    for (int i = 0; i < n_requests; i++) {
+        const struct sim_request *r = &requests[i];
+        if (r->answer.reason != ADMISSION_ADMITTED || r->is_cancelled) continue;
+        bool is_batch = r->service_class == TERMS_BATCH;
+        int64_t patience_ns = is_batch ? POLICY_BATCH_PATIENCE_NS : POLICY_INTERACTIVE_PATIENCE_NS;
+        int64_t older_ns = (is_batch ? 200 : 30) * SIM_S;
+        assert_true(r->first_token_ns > 0);
+        assert_true(r->first_token_ns - r->terms.arrival_ns <= patience_ns + 4 * r->answer.estimate_ns + older_ns);
+    }
 }
 
 static void count_reasons(int n_requests, int out_counts[ADMISSION_N_REASONS]) {
@@ -100,8 +112,10 @@ static void random_lives(void **state) {
         count_reasons(n, counts);
         assert_true(world.n_over_bound == 0);
         assert_true(world.n_mixed > 500);
-        /* Exact costs, and blocks and rows for all: what is left is the length of answers, which nobody knows. */
-        assert_true(n_late * 1000 <= n_promised * (round < 4 ? 2 : 5));
+        /* What nobody knows is how long answers will be, and who will come: a tenant that turns out to send far more
+         * than its share gives way to others, whatever it was promised. */
+        assert_true(n_late * 1000 <= n_promised * (loads[round % 4] < 1 ? 10 : 20));
+        check_waits(n);
         n_steps += world.n_steps;
         sim_close(&world);
     }

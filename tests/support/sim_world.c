@@ -25,11 +25,12 @@ void sim_cost(struct step_cost *cost) {
 }
 
 struct plan_limits sim_limits(int max_sequences, int max_chunk) {
-    return (struct plan_limits){.max_sequences = max_sequences,
-                                .max_rows = max_chunk + max_sequences,
-                                .max_logit_rows = max_sequences,
-                                .max_prefill_rows = max_chunk,
-                                .step = {.target_itl_ns = 50 * SIM_MS, .max_step_ns = 60 * SIM_MS}};
+    return (struct plan_limits){
+        .max_sequences = max_sequences,
+        .max_rows = max_chunk + max_sequences,
+        .max_logit_rows = max_sequences,
+        .max_prefill_rows = max_chunk,
+        .step = {.target_itl_ns = 50 * SIM_MS, .max_step_ns = 60 * SIM_MS, .batch_step_ns = 250 * SIM_MS}};
 }
 
 double sim_uniform(struct sim_world *world) {
