@@ -54,7 +54,10 @@ static enum admission_reason check_size(const struct admission *admission, const
     if (candidate->n_prompt > limits->max_context || candidate->max_new > limits->max_context - candidate->n_prompt)
         return ADMISSION_CONTEXT;
     int n_computed = candidate->n_prompt + (candidate->max_new > 1 ? candidate->max_new - 1 : 0);
-    if ((n_computed + state->block_tokens - 1) / state->block_tokens > state->pool->n_blocks) return ADMISSION_POOL;
+    for (int g = 0; g < state->groups->n_groups; g++)
+        if (kv_groups_n_peak(state->groups, g, n_computed, state->limits.max_rows) >
+            state->groups->groups[g].pool.n_blocks)
+            return ADMISSION_POOL;
     if (max_prompt && candidate->n_prompt > max_prompt) return ADMISSION_INPUT_CAP;
     return ADMISSION_ADMITTED;
 }
@@ -183,7 +186,8 @@ static int64_t solo_ns(struct admission *admission, const struct plan_state *sta
     struct forecast *forecast = &admission->forecast;
     forecast_load(forecast, state, now_ns);
     forecast->n_sequences = 0;
-    forecast->n_free_blocks = state->pool->n_blocks;
+    for (int g = 0; g < state->groups->n_groups; g++)
+        forecast->n_free_blocks[g] = state->groups->groups[g].pool.n_blocks;
     forecast_add(forecast, state, &candidate->terms, candidate->n_prompt, candidate->n_cached, candidate->logits_from,
                  candidate->max_new);
     forecast_run(forecast, state);

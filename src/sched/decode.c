@@ -40,6 +40,8 @@ void decode_plan(struct plan *plan, const struct plan_state *state) {
         n_rows = n_candidates;
     for (int i = 0; i < n_rows; i++) {
         struct sequence *sequence = plan->candidates[i];
+        kv_table_trim(&sequence->kv, sequence->n_computed);
+        if (kv_table_grow(&sequence->kv, sequence->n_tokens)) BUG("a block that was reserved is not there");
         plan_add(plan, sequence, sequence->n_computed, sequence->n_tokens);
         step_cost_add_decode(&state->cost, &plan->shape, sequence->n_computed);
         sequence->last_decode_step = state->n_steps;

@@ -37,10 +37,22 @@ static int expected_answer(const struct plan_state *state, int max_new) {
     return n < max_new ? n : max_new;
 }
 
-/* A sequence starts only when the pool has all that it may ever need, however short its answer will be. */
-static int blocks_of(const struct plan_state *state, int n_tokens, int max_new) {
+/* A sequence starts only when every group has all that it may ever need, however short its answer will be. */
+static void count_blocks(const struct plan_state *state, int n_tokens, int max_new, int *out_n_blocks) {
     int n_computed = max_new > 1 ? n_tokens + max_new - 1 : n_tokens;
-    return (n_computed + state->block_tokens - 1) / state->block_tokens;
+    for (int g = 0; g < state->groups->n_groups; g++)
+        out_n_blocks[g] = kv_groups_n_peak(state->groups, g, n_computed, state->limits.max_rows);
+}
+
+static bool has_blocks(const struct forecast *forecast, const struct forecast_sequence *sequence) {
+    for (int g = 0; g < KV_LAYERS_MAX_GROUPS; g++)
+        if (sequence->n_blocks[g] > forecast->n_free_blocks[g]) return false;
+    return true;
+}
+
+/* sign: 1 gives the blocks back, -1 takes them. */
+static void move_blocks(struct forecast *forecast, const struct forecast_sequence *sequence, int sign) {
+    for (int g = 0; g < KV_LAYERS_MAX_GROUPS; g++) forecast->n_free_blocks[g] += sign * sequence->n_blocks[g];
 }
 
 static void load_sequence(struct forecast *forecast, const struct plan_state *state, const struct sequence *sequence) {
@@ -54,14 +66,21 @@ static void load_sequence(struct forecast *forecast, const struct plan_state *st
                                       .logits_from = prefill_logits_from(sequence),
                                       .n_answer = expected_answer(state, max_new)};
     out->phase = is_decoding ? FORECAST_DECODE : is_waiting ? FORECAST_WAITING : FORECAST_PREFILL;
-    out->n_blocks = blocks_of(state, sequence->n_tokens, max_new);
-    if (!is_waiting) forecast->n_free_blocks -= out->n_blocks - sequence->n_blocks;
+    count_blocks(state, sequence->n_tokens, max_new, out->n_blocks);
+    if (is_waiting) return;
+    /* What it will still take is as good as taken; a table that is longer than expected is held. */
+    for (int g = 0; g < state->groups->n_groups; g++) {
+        int n_held = kv_table_n_held(&sequence->kv, g);
+        if (out->n_blocks[g] < n_held) out->n_blocks[g] = n_held;
+        forecast->n_free_blocks[g] -= out->n_blocks[g] - n_held;
+    }
 }
 
 void forecast_load(struct forecast *forecast, const struct plan_state *state, int64_t now_ns) {
     forecast->n_sequences = 0;
     forecast->now_ns = forecast->begin_ns = now_ns;
-    forecast->n_free_blocks = block_pool_n_available(state->pool);
+    for (int g = 0; g < state->groups->n_groups; g++)
+        forecast->n_free_blocks[g] = block_pool_n_available(&state->groups->groups[g].pool);
     forecast->policy = state->policy;
     for (int i = 0; i < state->n_sequences; i++)
         if (!state->sequences[i]->is_cancelled) load_sequence(forecast, state, state->sequences[i]);
@@ -69,15 +88,15 @@ void forecast_load(struct forecast *forecast, const struct plan_state *state, in
 
 void forecast_add(struct forecast *forecast, const struct plan_state *state, const struct terms *terms, int n_prompt,
                   int n_cached, int logits_from, int max_new) {
-    int n_answer = expected_answer(state, max_new);
-    forecast->sequences[forecast->n_sequences++] =
+    struct forecast_sequence *out = &forecast->sequences[forecast->n_sequences++];
+    *out =
         (struct forecast_sequence){.terms = terms,
                                    .phase = FORECAST_WAITING,
                                    .pos = n_cached,
                                    .n_prompt = n_prompt,
                                    .logits_from = max_new > 0 && logits_from >= n_prompt ? n_prompt - 1 : logits_from,
-                                   .n_answer = n_answer,
-                                   .n_blocks = blocks_of(state, n_prompt, max_new)};
+                                   .n_answer = expected_answer(state, max_new)};
+    count_blocks(state, n_prompt, max_new, out->n_blocks);
 }
 
 /* ---- one round: a step, or several like it ---- */
@@ -142,13 +161,13 @@ static int fill(struct forecast *forecast, const struct plan_state *state, struc
         int index = forecast->indices[forecast->order[i]];
         struct forecast_sequence *sequence = &forecast->sequences[index];
         bool must_start = sequence->phase == FORECAST_WAITING;
-        if (must_start && sequence->n_blocks > forecast->n_free_blocks) continue;
+        if (must_start && !has_blocks(forecast, sequence)) continue;
         int n = sequence->n_prompt - sequence->pos;
         if (n > n_left) n = n_left;
         n = step_cost_max_prefill(&state->cost, shape, sequence->pos, n, sequence->logits_from, limit_ns);
         if (n == 0 && n_chunks > 0) break;
         if (n == 0) n = 1;
-        if (must_start) forecast->n_free_blocks -= sequence->n_blocks;
+        if (must_start) move_blocks(forecast, sequence, -1);
         sequence->phase = FORECAST_PREFILL;
         forecast->n_rows[index] = n;
         n_left -= n;
@@ -197,7 +216,7 @@ static void advance(struct forecast *forecast, const struct plan_state *state, s
     }
     if (sequence->n_answer > 0) return;
     sequence->phase = FORECAST_DONE;
-    forecast->n_free_blocks += sequence->n_blocks;
+    move_blocks(forecast, sequence, 1);
 }
 
 /* False if nothing can go on. */

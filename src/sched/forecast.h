@@ -18,15 +18,15 @@ struct forecast_sequence {
     bool is_yielding;  /* at the beginning: see policy_prompt */
     int pos, n_prompt; /* [pos, n_prompt) is to be run before the next token */
     int logits_from;
-    int n_answer;           /* tokens expected yet, the first one included */
-    int n_blocks;           /* needed in all */
-    int64_t first_token_ns; /* predicted; 0: not reached. Of a sequence that decodes already: 0 */
+    int n_answer;                       /* tokens expected yet, the first one included */
+    int n_blocks[KV_LAYERS_MAX_GROUPS]; /* needed in all */
+    int64_t first_token_ns;             /* predicted; 0: not reached. Of a sequence that decodes already: 0 */
 };
 
 struct forecast {
     struct forecast_sequence *sequences; /* [max_sequences + 1] */
     int n_sequences;
-    int n_free_blocks;
+    int n_free_blocks[KV_LAYERS_MAX_GROUPS];
     int64_t begin_ns, now_ns;
     /* Scratch. */
     struct policy policy;

@@ -12,18 +12,16 @@ enum status plan_init(struct plan *plan, const struct plan_limits *limits) {
     REQUIRE(limits->max_rows >= 1 && limits->max_logit_rows >= limits->max_sequences);
     REQUIRE(limits->max_prefill_rows >= 1 && limits->max_prefill_rows <= limits->max_rows);
     *plan = (struct plan){.items = mem_alloc_array(n, sizeof *plan->items),
-                          .copies = mem_alloc_array(n, sizeof *plan->copies),
                           .candidates = mem_alloc_array(n, sizeof(struct sequence *)),
                           .prompts = mem_alloc_array(n, sizeof *plan->prompts),
                           .order = mem_alloc_array(n, sizeof *plan->order)};
-    if (plan->items && plan->copies && plan->candidates && plan->prompts && plan->order) return STATUS_OK;
+    if (plan->items && plan->candidates && plan->prompts && plan->order) return STATUS_OK;
     plan_deinit(plan);
     return STATUS_NOMEM;
 }
 
 void plan_deinit(struct plan *plan) {
     mem_free(plan->items);
-    mem_free(plan->copies);
     mem_free(plan->candidates);
     mem_free(plan->prompts);
     mem_free(plan->order);
@@ -61,7 +59,7 @@ static void note_urgency(struct plan_state *state, int64_t now_ns) {
 void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns) {
     note_decode_rows(plan, state, now_ns);
     note_urgency(state, now_ns);
-    plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_copies = plan->n_decode_rows = 0;
+    plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_decode_rows = 0;
     plan->shape = (struct step_shape){0};
     state->n_steps++;
     decode_plan(plan, state);

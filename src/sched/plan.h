@@ -19,16 +19,9 @@ struct plan_item {
     bool is_sampled; /* the last of them gets a next token */
 };
 
-/* Blocks copied before the step runs: a sequence that goes on inside a block that others share. */
-struct plan_copy {
-    block_id from, to;
-};
-
 struct plan {
     struct plan_item *items; /* [max_sequences] */
     int n_items, n_rows, n_logit_rows;
-    struct plan_copy *copies; /* [max_sequences] */
-    int n_copies;
     int n_decode_rows;
     struct step_shape shape; /* of the items */
     int64_t limit_ns;        /* L */
@@ -52,9 +45,7 @@ struct plan_state {
     struct plan_limits limits;
     struct sequence **sequences; /* [max_sequences], oldest first */
     int n_sequences;
-    struct block_pool *pool;
-    struct prefix_index *index; /* NULL: no prefix cache */
-    int block_tokens;
+    struct kv_groups *groups;
     struct step_cost cost;
     struct policy policy;
     uint64_t n_steps;     /* planned */
@@ -68,7 +59,8 @@ struct plan_state {
 WARN_UNUSED enum status plan_init(struct plan *plan, const struct plan_limits *limits);
 void plan_deinit(struct plan *plan);
 
-/* Fills plan; sequences that start get their blocks here. An empty plan means nothing can be computed now.
+/* Fills plan; sequences get the blocks of their rows here. Copies that are then pending in any sequence's kv_table must
+ * be made before the step runs, also for sequences without rows. An empty plan means nothing can be computed now.
  * now_ns: of the clock of all terms. */
 void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns);
 

@@ -1,49 +1,43 @@
 #include "sched/prefill.h"
 
-/* The longest known prefix, at least one token of the prompt and all rows with wanted logits left to be run. Found
- * blocks are acquired; a block that agrees in part is copied into the first own block by the step. */
-static void find_prefix(struct sequence *sequence, struct plan_state *state, struct prefix_match *out_match) {
-    *out_match = (struct prefix_match){.partial_block = BLOCK_NONE};
-    prefix_index_start(state->index, sequence->salt, &sequence->chain);
-    int n_usable = sequence->n_prompt - 1;
-    if (sequence->logits_from < n_usable) n_usable = sequence->logits_from;
-    if (sequence->n_prompt - sequence->n_hidden < n_usable) n_usable = sequence->n_prompt - sequence->n_hidden;
-    struct prefix_tokens tokens = {sequence->tokens, NULL, n_usable};
-    prefix_index_lookup(state->index, &sequence->chain, tokens, n_usable / state->block_tokens, sequence->blocks,
-                        out_match);
-    for (int i = 0; i < out_match->n_found_blocks; i++) block_pool_acquire(state->pool, sequence->blocks[i]);
-    sequence->n_blocks = sequence->n_published = out_match->n_found_blocks;
-    if (out_match->partial_block != BLOCK_NONE) block_pool_acquire(state->pool, out_match->partial_block);
+/* Blocks of a group that a sequence may still take. */
+static int n_to_come(const struct sequence *sequence, const struct plan_state *state, int group) {
+    int n_peak = kv_groups_n_peak(state->groups, group, sequence_max_computed(sequence), state->limits.max_rows);
+    int n = n_peak - kv_table_n_held(&sequence->kv, group);
+    return n > 0 ? n : 0;
 }
 
-/* False if the pool cannot give the blocks now; nothing has changed then. */
-static bool try_start(struct sequence *sequence, struct plan *plan, struct plan_state *state) {
-    struct prefix_match match = {.partial_block = BLOCK_NONE};
-    bool uses_cache = state->index && sequence->has_cache;
-    sequence->n_blocks = sequence->n_published = 0;
-    if (uses_cache) find_prefix(sequence, state, &match);
-    int n_needed =
-        (sequence_max_computed(sequence) + state->block_tokens - 1) / state->block_tokens - sequence->n_blocks;
-    block_id *own = sequence->blocks + sequence->n_blocks;
-    bool has_blocks = block_pool_take(state->pool, n_needed, own) == STATUS_OK;
-    if (!has_blocks && match.partial_block != BLOCK_NONE) {
-        /* Holding the source may be what keeps the pool short: without it every sequence can start some day. */
-        block_pool_release(state->pool, match.partial_block);
-        match.partial_block = BLOCK_NONE;
-        has_blocks = block_pool_take(state->pool, n_needed, own) == STATUS_OK;
+/* Every group has the blocks that the sequence, and all that run, may still take. */
+static bool has_room(const struct sequence *sequence, const struct plan_state *state) {
+    for (int g = 0; g < state->groups->n_groups; g++) {
+        int n_needed = n_to_come(sequence, state, g);
+        for (int i = 0; i < state->n_sequences; i++)
+            if (state->sequences[i]->state == SEQ_RUNNING) n_needed += n_to_come(state->sequences[i], state, g);
+        if (n_needed > block_pool_n_available(&state->groups->groups[g].pool)) return false;
     }
-    if (!has_blocks) {
-        sequence_release_blocks(sequence, state->pool);
+    return true;
+}
+
+/* Takes the longest known prefix; at least one token of the prompt and all rows with wanted logits are left to be run.
+ * False if there is no room now; nothing has changed then. */
+static bool try_start(struct sequence *sequence, struct plan_state *state) {
+    int n_usable = sequence->n_prompt - 1;
+    struct kv_found found;
+    if (sequence->logits_from < n_usable) n_usable = sequence->logits_from;
+    if (sequence->n_prompt - sequence->n_hidden < n_usable) n_usable = sequence->n_prompt - sequence->n_hidden;
+    kv_table_find(&sequence->kv, (struct prefix_tokens){sequence->tokens, NULL, n_usable}, 0, &found);
+    bool is_startable = has_room(sequence, state);
+    if (!is_startable && sequence->kv.has_copy) {
+        /* Holding the source may be what keeps the pool short: without it every sequence can start some day. */
+        kv_table_end_copy(&sequence->kv);
+        found.n_tokens = sequence->kv.n_published * state->groups->block_tokens;
+        is_startable = has_room(sequence, state);
+    }
+    if (!is_startable) {
+        kv_table_release(&sequence->kv);
         return false;
     }
-    sequence->n_cached_tokens = sequence->n_blocks * state->block_tokens;
-    if (match.partial_block != BLOCK_NONE) {
-        /* The reference to the source is given back when the copy has been made. */
-        plan->copies[plan->n_copies++] = (struct plan_copy){match.partial_block, own[0]};
-        sequence->n_cached_tokens += match.n_partial_tokens;
-    }
-    sequence->n_blocks += n_needed;
-    sequence->n_computed = sequence->n_cached_tokens;
+    sequence->n_computed = sequence->n_cached_tokens = found.n_tokens;
     sequence->state = SEQ_RUNNING;
     return true;
 }
@@ -90,6 +84,8 @@ static int fit_rows(const struct plan *plan, const struct plan_state *state, con
 static void add_chunk(struct plan *plan, struct plan_state *state, struct sequence *sequence, int n_rows,
                       const struct step_pace *pace) {
     int from = sequence->n_computed, to = from + n_rows, n_logit_rows = plan->n_logit_rows;
+    kv_table_trim(&sequence->kv, from);
+    if (kv_table_grow(&sequence->kv, to)) BUG("a block that was reserved is not there");
     plan_add(plan, sequence, from, to);
     step_cost_add_prefill(&state->cost, &plan->shape, from, to, plan->n_logit_rows - n_logit_rows);
     policy_charge(&state->policy, &sequence->terms, step_bound_work_ns(&state->cost, pace, from, to));
@@ -108,7 +104,7 @@ void prefill_plan(struct plan *plan, struct plan_state *state, int64_t now_ns) {
         if (must_start && head && (state->policy.kind == POLICY_FCFS || head->n_bypassed >= PREFILL_MAX_BYPASS))
             continue;
         if (fit_rows(plan, state, sequence) == 0) return;
-        if (must_start && !try_start(sequence, plan, state)) {
+        if (must_start && !try_start(sequence, state)) {
             if (!head) head = sequence;
             continue;
         }

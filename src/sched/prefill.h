@@ -2,7 +2,8 @@
  *
  * The chunk of a prompt is the largest whose predicted step stays within plan->limit_ns. If not even a row fits, the
  * first prompt gets one all the same.
- * A sequence starts only when the pool has all blocks that it can ever need, so nothing that runs is ever short of one.
+ * Blocks are taken chunk by chunk, but a sequence starts only when every group has all that it and those that run may
+ * still take, so nothing that runs is ever short of one.
  * While one waits for blocks, PREFILL_MAX_BYPASS sequences behind it may start, then no more until it has started. */
 #ifndef KVICK_SCHED_PREFILL_H
 #define KVICK_SCHED_PREFILL_H

@@ -102,12 +102,12 @@ static void a_stream_goes_on_beside_a_whale(void **state) {
     (void)state;
     struct sim_options options = ordinary();
     int64_t whale_ns, freeze_ns, gap_ns = stream_gap(&options, &whale_ns);
-    print_message("gap %.0f ms, whale %.2f s", (double)gap_ns / 1e6, (double)whale_ns / 1e9);
+    print_message("gap %.0f ms, whale %.2f s\n", (double)gap_ns / 1e6, (double)whale_ns / 1e9);
     assert_true(gap_ns <= options.limits.step.target_itl_ns * 3 / 2);
     options.limits = sim_limits(48, 8192);
     options.limits.step.is_unbounded = true;
     int64_t unchunked_gap_ns = stream_gap(&options, &freeze_ns);
-    print_message("; unchunked: gap %.0f ms, whale %.2f s\n", (double)unchunked_gap_ns / 1e6, (double)freeze_ns / 1e9);
+    print_message("unchunked: gap %.0f ms, whale %.2f s\n", (double)unchunked_gap_ns / 1e6, (double)freeze_ns / 1e9);
     assert_true(unchunked_gap_ns > SIM_S);
     assert_true(whale_ns < 4 * freeze_ns); /* prompts get a quarter of the time or more */
 }

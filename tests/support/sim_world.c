@@ -40,25 +40,27 @@ double sim_uniform(struct sim_world *world) {
 void sim_open(struct sim_world *world, const struct sim_options *options) {
     int n = options->limits.max_sequences;
     *world = (struct sim_world){.options = *options};
-    assert_int_equal(block_pool_init(&world->pool, options->n_blocks), STATUS_OK);
-    if (options->has_index)
-        assert_int_equal(prefix_index_init(&world->index, &world->pool, options->block_tokens, "m", 1, hash_sha256),
-                         STATUS_OK);
+    struct kv_groups_options groups = {.n_groups = 1,
+                                       .block_tokens = options->block_tokens,
+                                       .tile_tokens = 64,
+                                       .n_blocks = {options->n_blocks},
+                                       .has_index = options->has_index,
+                                       .identity = "m",
+                                       .n_identity = 1,
+                                       .hash = hash_sha256};
+    assert_int_equal(kv_groups_init(&world->groups, &groups), STATUS_OK);
     assert_int_equal(plan_init(&world->plan, &options->limits), STATUS_OK);
     assert_int_equal(admission_init(&world->admission, &options->admission, n), STATUS_OK);
     world->slots = calloc((size_t)n, sizeof *world->slots);
-    world->state = (struct plan_state){.limits = options->limits,
-                                       .sequences = calloc((size_t)n, sizeof(struct sequence *)),
-                                       .pool = &world->pool,
-                                       .index = options->has_index ? &world->index : NULL,
-                                       .block_tokens = options->block_tokens};
+    world->state = (struct plan_state){
+        .limits = options->limits, .sequences = calloc((size_t)n, sizeof(struct sequence *)), .groups = &world->groups};
     assert_true(world->slots && world->state.sequences);
     policy_init(&world->state.policy, options->policy);
     sim_cost(&world->state.cost);
-    for (int i = 0; i < n; i++) {
-        world->slots[i].sequence.blocks = calloc((size_t)options->n_blocks + 1, sizeof(block_id));
-        assert_non_null(world->slots[i].sequence.blocks);
-    }
+    int max_tokens = options->n_blocks * options->block_tokens;
+    if (max_tokens > options->admission.max_context) max_tokens = options->admission.max_context;
+    for (int i = 0; i < n; i++)
+        assert_int_equal(kv_table_init(&world->slots[i].sequence.kv, &world->groups, max_tokens), STATUS_OK);
 }
 
 static void leave(struct sim_world *world, struct sim_slot *slot) {
@@ -73,16 +75,14 @@ void sim_close(struct sim_world *world) {
     for (int i = 0; i < world->options.limits.max_sequences; i++) {
         struct sim_slot *slot = &world->slots[i];
         if (slot->sequence.state != SEQ_FREE) leave(world, slot);
-        free(slot->sequence.blocks);
+        kv_table_deinit(&slot->sequence.kv);
     }
-    assert_int_equal(world->pool.n_held, 0);
-    if (world->options.has_index) prefix_index_deinit(&world->index);
-    assert_int_equal(world->pool.n_free, world->pool.n_blocks);
+    assert_int_equal(world->groups.groups[0].pool.n_held, 0);
+    kv_groups_deinit(&world->groups);
     free(world->slots);
     free(world->state.sequences);
     admission_deinit(&world->admission);
     plan_deinit(&world->plan);
-    block_pool_deinit(&world->pool);
 }
 
 /* ---- arrivals ---- */
@@ -110,7 +110,7 @@ static void arrive(struct sim_world *world, struct sim_request *request, uint64_
     for (int i = 0; i < request->n_prompt; i++)
         tokens[i] = i < request->n_prefix ? (uint32_t)(request->prefix + 1) : (uint32_t)(number * 7919 + (uint64_t)i);
     request->terms = admission_accept(&world->admission, state, &candidate, &request->answer, world->now_ns);
-    block_id *blocks = slot->sequence.blocks;
+    struct kv_table kv = slot->sequence.kv;
     *slot = (struct sim_slot){.request = request, .last_row_ns = world->now_ns};
     slot->sequence = (struct sequence){.state = SEQ_WAITING,
                                        .request_id = number,
@@ -119,9 +119,9 @@ static void arrive(struct sim_world *world, struct sim_request *request, uint64_
                                        .n_tokens = request->n_prompt,
                                        .max_tokens = max_tokens,
                                        .logits_from = request->n_prompt,
-                                       .has_cache = true,
                                        .terms = request->terms,
-                                       .blocks = blocks};
+                                       .kv = kv};
+    kv_table_start(&slot->sequence.kv, NULL, true);
     state->sequences[state->n_sequences++] = &slot->sequence;
 }
 
@@ -169,11 +169,14 @@ static void check_plan(struct sim_world *world) {
 }
 
 static void check_blocks(const struct sim_world *world) {
-    const char *broken = block_pool_check(&world->pool);
+    const struct block_pool *pool = &world->groups.groups[0].pool;
+    const char *broken = kv_groups_check(&world->groups);
     int n_refs = 0, n_expected = 0;
+    for (int i = 0; !broken && i < world->state.n_sequences; i++)
+        broken = kv_table_check(&world->state.sequences[i]->kv);
     if (broken) fail_msg("%s", broken);
-    for (int i = 0; i < world->pool.n_blocks; i++) n_refs += block_pool_n_refs(&world->pool, (block_id)i);
-    for (int i = 0; i < world->state.n_sequences; i++) n_expected += world->state.sequences[i]->n_blocks;
+    for (int i = 0; i < pool->n_blocks; i++) n_refs += block_pool_n_refs(pool, (block_id)i);
+    for (int i = 0; i < world->state.n_sequences; i++) n_expected += kv_table_n_held(&world->state.sequences[i]->kv, 0);
     assert_int_equal(n_refs, n_expected);
 }
 
@@ -183,7 +186,7 @@ static void commit(struct sim_world *world, const struct plan_item *item) {
     if (world->now_ns - slot->last_row_ns > world->longest_wait_ns)
         world->longest_wait_ns = world->now_ns - slot->last_row_ns;
     slot->last_row_ns = world->now_ns;
-    commit_rows(item, &world->state);
+    commit_rows(item);
     if (item->is_sampled) {
         commit_token(item, (uint32_t)world->n_steps);
         if (!slot->request->first_token_ns) slot->request->first_token_ns = world->now_ns;
@@ -200,7 +203,8 @@ static void step(struct sim_world *world) {
     plan_make(&world->plan, &world->state, world->now_ns);
     check_plan(world);
     assert_true(world->plan.n_items > 0); /* whoever is there goes on */
-    commit_copies(&world->plan, &world->state);
+    for (int i = 0; i < world->state.n_sequences; i++)
+        if (world->state.sequences[i]->kv.has_copy) kv_table_end_copy(&world->state.sequences[i]->kv);
     double noise = 1 + world->options.noise * (2 * sim_uniform(world) - 1);
     int64_t ns = (int64_t)((double)world->plan.predicted_ns * noise);
     world->now_ns += ns;
@@ -210,7 +214,7 @@ static void step(struct sim_world *world) {
         const struct plan_item item = world->plan.items[i];
         commit(world, &item);
     }
-    if (world->n_steps % 16 == 0) check_blocks(world);
+    if (world->n_steps % 64 == 0) check_blocks(world);
 }
 
 void sim_play(struct sim_world *world, struct sim_request *requests, int n_requests, int64_t end_ns) {

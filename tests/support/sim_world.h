@@ -43,8 +43,7 @@ struct sim_slot;
 
 struct sim_world {
     struct sim_options options;
-    struct block_pool pool;
-    struct prefix_index index;
+    struct kv_groups groups;
     struct plan plan;
     struct plan_state state;
     struct admission admission;
