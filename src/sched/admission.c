@@ -245,6 +245,7 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
     /* Nothing is decided within a step. */
     if (terms.slack_ns < pace.limit_ns) terms.slack_ns = pace.limit_ns;
     terms.hold_ns = answer->hold_ns;
+    terms.n_cached = candidate->n_cached;
     load_add(&admission->load, terms.tenant, work_ns, now_ns);
     load_find_heavy(&admission->load, state->policy.weights, state->policy.is_heavy);
     return terms;

@@ -37,11 +37,13 @@ static int expected_answer(const struct plan_state *state, int max_new) {
     return n < max_new ? n : max_new;
 }
 
-/* A sequence starts only when every group has all that it may ever need, however short its answer will be. */
-static void count_blocks(const struct plan_state *state, int n_tokens, int max_new, int *out_n_blocks) {
-    int n_computed = max_new > 1 ? n_tokens + max_new - 1 : n_tokens;
+/* What the tokens that are known and the answer that is expected will take, a block more at least (room). */
+static void count_blocks(const struct plan_state *state, int n_tokens, int n_answer, int max_new, int *out_n_blocks) {
+    int n_more = n_answer > state->groups->block_tokens ? n_answer : state->groups->block_tokens;
+    int n_most = max_new > 1 ? max_new - 1 : 0;
     for (int g = 0; g < state->groups->n_groups; g++)
-        out_n_blocks[g] = kv_groups_n_peak(state->groups, g, n_computed, state->limits.max_rows);
+        out_n_blocks[g] =
+            kv_groups_n_peak(state->groups, g, n_tokens + (n_more < n_most ? n_more : n_most), state->limits.max_rows);
 }
 
 static bool has_blocks(const struct forecast *forecast, const struct forecast_sequence *sequence) {
@@ -61,12 +63,12 @@ static void load_sequence(struct forecast *forecast, const struct plan_state *st
     int max_new = sequence->max_tokens - sequence->n_tokens;
     *out = (struct forecast_sequence){.terms = &sequence->terms,
                                       .is_resumed = sequence->n_tokens > sequence->n_prompt,
-                                      .pos = is_waiting ? sequence->n_cached_tokens : sequence->n_computed,
+                                      .pos = is_waiting ? sequence->terms.n_cached : sequence->n_computed,
                                       .n_prompt = sequence->n_tokens,
                                       .logits_from = prefill_logits_from(sequence),
                                       .n_answer = expected_answer(state, max_new)};
     out->phase = is_decoding ? FORECAST_DECODE : is_waiting ? FORECAST_WAITING : FORECAST_PREFILL;
-    count_blocks(state, sequence->n_tokens, max_new, out->n_blocks);
+    count_blocks(state, sequence->n_tokens, out->n_answer, max_new, out->n_blocks);
     if (is_waiting) return;
     /* What it will still take is as good as taken; a table that is longer than expected is held. */
     for (int g = 0; g < state->groups->n_groups; g++) {
@@ -96,7 +98,7 @@ void forecast_add(struct forecast *forecast, const struct plan_state *state, con
                                    .n_prompt = n_prompt,
                                    .logits_from = max_new > 0 && logits_from >= n_prompt ? n_prompt - 1 : logits_from,
                                    .n_answer = expected_answer(state, max_new)};
-    count_blocks(state, n_prompt, max_new, out->n_blocks);
+    count_blocks(state, n_prompt, out->n_answer, max_new, out->n_blocks);
 }
 
 /* ---- one round: a step, or several like it ---- */

@@ -43,20 +43,11 @@ static int add_poisson(int n, uint64_t seed, double load, double duration_s, int
     }
 }
 
-static void show_reasons(int n) {
-    int counts[ADMISSION_N_REASONS] = {0}, n_held = 0;
-    for (int i = 0; i < n; i++) counts[requests[i].answer.reason]++, n_held += requests[i].answer.hold_ns > 0;
-    for (int i = 0; i < ADMISSION_N_REASONS; i++)
-        if (counts[i]) print_message("%s %d  ", admission_reason_name((enum admission_reason)i), counts[i]);
-    print_message("(%d held)\n", n_held);
-}
-
 static void play(const struct sim_options *options, int n, struct sim_world *out_world) {
     qsort(requests, (size_t)n, sizeof *requests, by_arrival);
     sim_open(out_world, options);
     sim_play(out_world, requests, n, 0);
     sim_close(out_world);
-    show_reasons(n);
 }
 
 /* p95 of the time to the first token, from arrival, over admitted requests that pass; *out_n_refused: the others. */
@@ -247,6 +238,41 @@ static void overload_goodput(void **state) {
     assert_true(sum >= 0.85 * sum_bound);
 }
 
+static int count_late(int n) {
+    int n_late = 0;
+    for (int i = 0; i < n; i++) {
+        const struct terms *terms = &requests[i].terms;
+        n_late += terms->promise_ns && requests[i].first_token_ns > policy_due_ns(terms);
+    }
+    return n_late;
+}
+
+/* Every third that was refused because of its deadline is taken all the same, in a run of its own: it is late, or
+ * others are. */
+static void refused_ones_could_not_have_made_it(void **state) {
+    (void)state;
+    static bool is_refused[MAX_REQUESTS];
+    struct sim_options options = ordinary();
+    struct sim_world world;
+    double capacity = measure_capacity();
+    int n = make_overload(1, capacity), n_refused = 0, n_checked = 0, n_wrong = 0;
+    play(&options, n, &world);
+    int n_late_before = count_late(n), n_in_time_before = count_in_time(n);
+    for (int i = 0; i < n; i++) is_refused[i] = requests[i].answer.reason == ADMISSION_DEADLINE;
+    for (int i = 0; i < n; i++) {
+        if (!is_refused[i] || n_refused++ % 3) continue;
+        make_overload(1, capacity);
+        requests[i].is_forced = true;
+        play(&options, n, &world);
+        bool is_in_time = requests[i].first_token_ns <= requests[i].at_ns + requests[i].patience_ns;
+        n_checked++;
+        n_wrong += is_in_time && count_late(n) <= n_late_before && count_in_time(n) > n_in_time_before;
+    }
+    print_message("of %d refused %d could have been taken\n", n_checked, n_wrong);
+    assert_true(n_checked > 20);
+    assert_true(n_wrong * 3 <= n_checked);
+}
+
 static void add_batch(int from, int n) {
     for (int i = from; i < from + n; i++)
         requests[i] = (struct sim_request){.n_prompt = 700, .max_new = 8, .service_class = TERMS_BATCH, .tenant = 9};
@@ -289,6 +315,7 @@ int main(void) {
         cmocka_unit_test(short_ones_hardly_notice_whales),
         cmocka_unit_test(a_storm_hits_its_own_tenant),
         cmocka_unit_test(overload_goodput),
+        cmocka_unit_test(refused_ones_could_not_have_made_it),
         cmocka_unit_test(batch_alone_is_fast),
         cmocka_unit_test(batch_gives_way),
     };

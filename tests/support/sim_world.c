@@ -101,6 +101,7 @@ static void arrive(struct sim_world *world, struct sim_request *request, uint64_
     struct admission_answer again = admission_answer(&world->admission, state, &candidate, world->now_ns);
     assert_memory_equal(&again, &request->answer, sizeof again); /* asking changes nothing */
     request->terms = candidate.terms;
+    if (request->is_forced && request->answer.estimate_ns) request->answer.reason = ADMISSION_ADMITTED;
     if (request->answer.reason != ADMISSION_ADMITTED) return;
     struct sim_slot *slot = world->slots;
     while (slot->sequence.state != SEQ_FREE) slot++;

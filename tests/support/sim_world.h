@@ -31,6 +31,7 @@ struct sim_request {
     int64_t cancel_ns;   /* after arrival; 0: never */
     uint64_t prefix;     /* requests with the same prefix number begin alike */
     int n_prefix;
+    bool is_forced; /* taken even if admission refuses it for its time, with the estimate as promise */
     /* Filled: */
     struct admission_answer answer;
     struct terms terms;
