@@ -77,7 +77,7 @@ static void measure(struct engine *engine) {
     struct status_note note = {0};
     cost_model_measure(&engine->costs, &limits, run_probe, engine);
     if (engine->options.cost_dir && cost_file_save(&engine->costs, engine->options.cost_dir, &note))
-        log_warn("measured costs are not kept: %s", note.text);
+        log_line(LOG_WARN, "measured costs are not kept: %s", note.text);
 }
 
 /* ---- start and steps ---- */
