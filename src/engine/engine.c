@@ -70,7 +70,6 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                  .step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
                                           .target_itl_ns = options->target_itl_ns,
                                           .max_step_ns = options->max_step_ns}};
-    engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
     engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
@@ -80,8 +79,8 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     engine->state = (struct plan_state){
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
     policy_init(&engine->state.policy, POLICY_FCFS);
-    bool has_memory = engine->logits && engine->sequences && engine->slots && engine->state.sequences &&
-                      engine->hidden && engine->pooled && engine->mask_words && engine->picks;
+    bool has_memory = engine->sequences && engine->slots && engine->state.sequences && engine->hidden &&
+                      engine->pooled && engine->mask_words && engine->picks;
     for (size_t i = 0; has_memory && i < n; i++)
         has_memory = !kv_table_init(&engine->sequences[i].kv, &engine->groups, options->max_context);
     if (has_memory && !plan_init(&engine->plan, &limits) &&
@@ -96,6 +95,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     enum status status = thread_pool_create(&engine->pool, options->n_threads);
     if (status) return status_fail(note, status, "cannot start %d threads", options->n_threads);
+    if (options->is_unpinned) thread_pool_unpin(engine->pool);
     kernel_table_choose(&engine->kernels, options->tiers);
     status = reserve_kv(engine, note);
     if (status) return status;
@@ -119,7 +119,6 @@ static void unload(struct engine *engine) {
     mem_free(engine->mask_words);
     mem_free(engine->picks);
     mem_free(engine->state.sequences);
-    mem_free(engine->logits);
     plan_deinit(&engine->plan);
     step_batch_deinit(&engine->batch);
     sampler_deinit(&engine->sampler);
@@ -198,8 +197,10 @@ static bool run_step(struct engine *engine) {
     make_copies(engine);
     if (engine->plan.n_items == 0) return false;
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, &engine->groups);
+    bool only_decodes = engine->plan.n_rows == engine->plan.n_decode_rows && engine->options.n_decode_threads;
+    thread_pool_limit(engine->pool, only_decodes ? engine->options.n_decode_threads : engine->options.n_threads);
     engine->is_in_step = true;
-    bool is_done = forward_run(engine->forward, &batch, engine->logits);
+    bool is_done = forward_run(engine->forward, &batch, &engine->logits);
     if (is_done) harvest_step(engine, &batch, clock_now_ns());
     engine->is_in_step = false;
     engine->stats.n_steps++;

@@ -49,7 +49,7 @@ struct engine {
     struct step_batch batch;
     struct sequence *sequences; /* [max_sequences] */
     struct engine_slot *slots;  /* [max_sequences] of the sequence with the same number */
-    float *logits;              /* [max_logit_rows][n_vocab] */
+    const float *logits;        /* [rows asked of the step][n_vocab], forward's */
     float *hidden;              /* [max_chunk][d_model] */
     double *pooled;             /* [max_sequences][d_model] sums of hidden states */
     uint32_t *mask_words;       /* [max_sequences][SAMPLER_MASK_WORDS(n_vocab)] */

@@ -68,7 +68,7 @@ static int64_t run_probe(void *arg, const struct cost_model_probe *probe) {
                                 .logit_rows = step->logit_rows};
     for (int g = 0; g < engine->groups.n_groups; g++) batch.slots[g] = step->slots[g];
     int64_t start_ns = clock_now_ns();
-    forward_run(engine->forward, &batch, engine->logits);
+    if (!forward_run(engine->forward, &batch, &engine->logits)) BUG("a probe was abandoned");
     return clock_now_ns() - start_ns;
 }
 
