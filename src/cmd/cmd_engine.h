@@ -5,12 +5,14 @@
 #include "base/options.h"
 #include "cmd/cmd_model.h"
 #include "engine/engine.h"
+#include "planner/capacity.h"
 
 struct cmd_engine {
     char path[CMD_MODEL_MAX_PATH_BYTES];
     struct gguf *gguf;
     struct engine_options options;
-    struct engine *engine; /* NULL until started */
+    struct capacity capacity; /* how memory was given to pools */
+    struct engine *engine;    /* NULL until started */
 };
 
 struct cmd_engine_needs {
@@ -18,6 +20,7 @@ struct cmd_engine_needs {
     int max_sequences;
     int max_logit_rows; /* of a step; 0: one per sequence */
     bool has_bf16_tables;
+    bool is_serving; /* many clients: what steps cost is measured, once */
 };
 
 /* Whether the options make sense whatever the model: if not, it is the usage that is wrong.

@@ -5,15 +5,18 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/cost_setup.h"
 #include "engine/engine_state.h"
 #include "engine/harvest.h"
 #include "engine/inbox.h"
 #include "engine/outbox.h"
+#include "engine/step_probe.h"
 #include "sched/commit.h"
 
 #define MAX_INBOX 1024
-#define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
-#define IDLE_POLL_MS 1         /* how late a reader's progress is seen when nothing else is to be done */
+#define MEASURE_NS INT64_C(4000000000) /* spent on measuring steps, if one round of them takes less */
+#define EVENTS_PER_SEQUENCE 64         /* room in the outbox before steps wait for the reader */
+#define IDLE_POLL_MS 1                 /* how late a reader's progress is seen when nothing else is to be done */
 
 /* ---- start and end ---- */
 
@@ -65,6 +68,26 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                        options->max_context);
 }
 
+/* From disk, measured if that is asked for, else guessed. */
+static enum status start_cost(struct engine *engine, struct status_note *note) {
+    const struct engine_options *options = &engine->options;
+    cost_setup_init(&engine->cost, options, &engine->model, &engine->kernels, engine->weight_bytes);
+    if (options->measures_cost && engine->cost.source == COST_MODEL_GUESSED) {
+        struct step_probe probe = {.forward = engine->forward,
+                                   .plan = &engine->plan,
+                                   .state = &engine->state,
+                                   .batch = &engine->batch,
+                                   .sequences = engine->sequences,
+                                   .logits = engine->logits,
+                                   .max_context = options->max_context};
+        enum status status = step_probe_measure(&probe, &engine->cost, MEASURE_NS);
+        if (status) return status_fail(note, status, "no memory to measure steps");
+        cost_setup_keep(&engine->cost, options);
+    }
+    engine->start_cost = engine->cost;
+    return STATUS_OK;
+}
+
 static enum status load(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     enum status status = thread_pool_create(&engine->pool, options->n_threads);
@@ -79,7 +102,8 @@ static enum status load(struct engine *engine, struct status_note *note) {
     if (status) return status;
     engine->model = *forward_config(engine->forward); /* now with the vocabulary's size */
     engine->weight_bytes = forward_weight_bytes(engine->forward);
-    return reserve_steps(engine, note);
+    status = reserve_steps(engine, note);
+    return status ? status : start_cost(engine, note);
 }
 
 static void unload(struct engine *engine) {
@@ -160,7 +184,9 @@ static bool run_step(struct engine *engine) {
     make_copies(engine);
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, engine->options.block_tokens);
     engine->is_in_step = true;
+    int64_t forward_start_ns = clock_now_ns();
     bool is_done = forward_run(engine->forward, &batch, engine->logits);
+    engine->stats.forwards_ns += clock_now_ns() - forward_start_ns;
     if (is_done) harvest_step(engine, &batch, clock_now_ns());
     engine->is_in_step = false;
     engine->stats.n_steps++;
@@ -170,6 +196,7 @@ static bool run_step(struct engine *engine) {
         engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
     }
     outbox_finish_cancelled(engine);
+    engine->stats.steps_ns += clock_now_ns() - engine->step_start_ns;
     return true;
 }
 
@@ -262,6 +289,10 @@ size_t engine_weight_bytes(const struct engine *engine) {
 
 size_t engine_kv_bytes(const struct engine *engine) {
     return engine->store.layout.pool_bytes;
+}
+
+const struct cost_model *engine_cost(const struct engine *engine) {
+    return &engine->start_cost;
 }
 
 struct engine_stats engine_read_stats(struct engine *engine) {

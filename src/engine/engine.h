@@ -5,10 +5,12 @@
 #ifndef KVICK_ENGINE_ENGINE_H
 #define KVICK_ENGINE_ENGINE_H
 
+#include "base/hash.h"
 #include "base/ring.h"
 #include "engine/message.h"
 #include "kernels/dtype.h"
 #include "model/forward.h"
+#include "planner/cost_model.h"
 
 struct engine;
 struct gguf;
@@ -27,6 +29,8 @@ struct engine_options {
     int kv_tokens;      /* slots of the pool; at least max_context */
     int max_logit_rows; /* of a step; at least max_sequences */
     bool has_prefix_cache;
+    uint8_t weights_identity[HASH_SHA256_BYTES]; /* of the model file; zeros: its measured costs are not kept */
+    bool measures_cost;                          /* what was never measured is measured before it answers */
 };
 
 /* A copy of what the engine counts, made once per step. */
@@ -36,6 +40,7 @@ struct engine_stats {
     int64_t n_admitted, n_refused, n_finished; /* requests */
     int64_t n_cancelled, n_unread;             /* of the finished: by the client or the end, for want of reading */
     int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
+    int64_t steps_ns, forwards_ns; /* all steps, and of them the forwards */
 };
 
 /* Loads the model and returns when it can answer. Errors: STATUS_FORMAT, STATUS_INVALID, STATUS_NOMEM, STATUS_LIMIT. */
@@ -50,6 +55,9 @@ const struct model_config *engine_model(const struct engine *engine);
 int engine_max_context(const struct engine *engine);
 size_t engine_weight_bytes(const struct engine *engine);
 size_t engine_kv_bytes(const struct engine *engine);
+
+/* What steps cost, as known when the engine began to answer. */
+const struct cost_model *engine_cost(const struct engine *engine);
 
 /* Thread: any. The last step's numbers. */
 struct engine_stats engine_read_stats(struct engine *engine);

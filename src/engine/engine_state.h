@@ -55,6 +55,7 @@ struct engine {
     struct pick *picks;         /* [max_logit_rows + max_sequences] */
     int n_picks;
     struct engine_stats stats;
+    struct cost_model cost;
     int64_t step_start_ns;
     bool is_in_step; /* the plan's sequences are being computed: they may not leave */
     int n_cancelled; /* sequences that leave after the step */
@@ -62,6 +63,7 @@ struct engine {
     /* Read by others. */
     struct model_config model;
     size_t weight_bytes;
+    struct cost_model start_cost;                                      /* a copy of cost, const once created */
     _Atomic uint64_t shared_stats[SEQLOCK_WORDS(struct engine_stats)]; /* a copy of stats, by stats_lock */
     struct seqlock stats_lock;
 
