@@ -12,6 +12,7 @@
 
 #define DEFAULT_MAX_CONTEXT 8192
 #define MAX_IDENTITY_BYTES 65536
+#define MAX_STEP_MS 1e6
 
 static enum status read_numerics(const struct options *options, struct engine_options *out, struct status_note *note) {
     out->tiers = cpu_detect();
@@ -48,6 +49,16 @@ static void identify_weights(const struct gguf *gguf, uint8_t out[HASH_SHA256_BY
     hash_sha256(&n_file, sizeof n_file, file + n_header - n, (size_t)n, out);
 }
 
+static enum status read_policy(const struct options *options, struct engine_options *out, struct status_note *note) {
+    static const char *const names[] = {[POLICY_PROMISES] = "promises", [POLICY_FCFS] = "fcfs"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(options->policy, names[i]) != 0) continue;
+        out->policy = (enum policy_kind)i;
+        return STATUS_OK;
+    }
+    return status_fail(note, STATUS_INVALID, "--policy: '%s' is unknown (known: promises, fcfs)", options->policy);
+}
+
 enum status cmd_engine_check(const struct options *options, struct status_note *note) {
     struct engine_options ignored = {0};
     if (options->threads > THREAD_POOL_MAX_THREADS)
@@ -55,7 +66,12 @@ enum status cmd_engine_check(const struct options *options, struct status_note *
                            THREAD_POOL_MAX_THREADS);
     if (options->block_tokens != 16 && options->block_tokens != 32 && options->block_tokens != 64)
         return status_fail(note, STATUS_INVALID, "--block-tokens: %ld is not 16, 32 or 64", options->block_tokens);
-    return read_numerics(options, &ignored, note);
+    if (options->target_itl_ms < 1 || options->max_step_ms < 1 || options->target_itl_ms > MAX_STEP_MS ||
+        options->max_step_ms > MAX_STEP_MS)
+        return status_fail(note, STATUS_INVALID, "--target-itl-ms and --max-step-ms: %g and %g are not within 1..%g",
+                           options->target_itl_ms, options->max_step_ms, MAX_STEP_MS);
+    enum status status = read_policy(options, &ignored, note);
+    return status ? status : read_numerics(options, &ignored, note);
 }
 
 /* What one token takes in the KV cache, all layers. */
@@ -68,7 +84,8 @@ static size_t kv_token_bytes(const struct model_config *config, enum dtype dtype
 
 /* The pool's size, from what this process may use. */
 static enum status size_pool(struct cmd_engine *opened, const struct options *options,
-                             const struct model_config *config, struct status_note *note) {
+                             const struct cmd_engine_needs *needs, const struct model_config *config,
+                             struct status_note *note) {
     struct engine_options *out = &opened->options;
     const struct gguf_tensor *embed = gguf_tensor_find(opened->gguf, "token_embd.weight");
     struct capacity_limits limits;
@@ -76,8 +93,8 @@ static enum status size_pool(struct cmd_engine *opened, const struct options *op
                                        .kv_token_bytes = kv_token_bytes(config, out->kv_dtype, out->block_tokens),
                                        .block_tokens = out->block_tokens,
                                        .max_context = out->max_context,
-                                       .max_sequences = out->max_sequences,
-                                       .max_rows = out->max_chunk,
+                                       .max_sequences = needs->n_full ? needs->n_full : out->max_sequences,
+                                       .max_rows = out->max_chunk + out->max_sequences,
                                        .max_logit_rows = out->max_logit_rows,
                                        .kv_bytes = (size_t)options->kv_cache_memory_bytes};
     if (!request.kv_token_bytes) return STATUS_OK;
@@ -110,8 +127,12 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     out->max_sequences = needs->max_sequences;
     out->max_logit_rows = needs->max_logit_rows > needs->max_sequences ? needs->max_logit_rows : needs->max_sequences;
     out->has_prefix_cache = !options->no_prefix_cache;
+    /* One client has nobody to wait for; unchunked is unbounded too, that is what it is for. */
+    bool is_bounded = needs->is_serving && options->chunk;
+    out->target_itl_ns = is_bounded ? (int64_t)(options->target_itl_ms * 1e6) : 0;
+    out->max_step_ns = is_bounded ? (int64_t)(options->max_step_ms * 1e6) : 0;
     out->measures_cost = needs->is_serving;
-    return STATUS_OK;
+    return read_policy(options, out, note);
 }
 
 static enum status open_file(struct cmd_engine *opened, const char *model, struct model_config *out_config,
@@ -135,15 +156,21 @@ enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model, c
     enum status status = read_numerics(options, &opened->options, note);
     if (!status) status = open_file(opened, model, &config, note);
     if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
-    if (!status) status = size_pool(opened, options, &config, note);
+    if (!status) status = size_pool(opened, options, needs, &config, note);
     if (!status && gguf_n_tensors(opened->gguf)) identify_weights(opened->gguf, opened->options.weights_identity);
     if (status) cmd_engine_close(opened);
     return status;
 }
 
-enum status cmd_engine_start(struct cmd_engine *opened, struct status_note *note) {
+enum status cmd_engine_begin(struct cmd_engine *opened, struct status_note *note) {
     opened->options.gguf = opened->gguf;
-    enum status status = engine_create(&opened->engine, &opened->options, note);
+    enum status status = engine_begin(&opened->engine, &opened->options, note);
+    if (status) status_note_prefix(note, opened->path);
+    return status;
+}
+
+enum status cmd_engine_await(struct cmd_engine *opened, struct status_note *note) {
+    enum status status = engine_await(opened->engine, note);
     if (status) status_note_prefix(note, opened->path);
     return status;
 }
@@ -152,7 +179,8 @@ enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const 
                             const struct cmd_engine_needs *needs, struct status_note *note) {
     enum status status = cmd_engine_open_file(opened, model, options, needs, note);
     if (status) return status;
-    status = cmd_engine_start(opened, note);
+    status = cmd_engine_begin(opened, note);
+    if (!status) status = cmd_engine_await(opened, note);
     if (status) cmd_engine_close(opened);
     return status;
 }

@@ -12,15 +12,16 @@ struct cmd_engine {
     struct gguf *gguf;
     struct engine_options options;
     struct capacity capacity; /* how memory was given to pools */
-    struct engine *engine;    /* NULL until started */
+    struct engine *engine;    /* NULL until begun */
 };
 
 struct cmd_engine_needs {
     int min_context; /* tokens that must fit, or 0 */
     int max_sequences;
+    int n_full;         /* contexts of full length that the KV cache holds; 0: max_sequences */
     int max_logit_rows; /* of a step; 0: one per sequence */
     bool has_bf16_tables;
-    bool is_serving; /* many clients: what steps cost is measured, once */
+    bool is_serving; /* many clients: step costs are measured once, and steps are bounded by them */
 };
 
 /* Whether the options make sense whatever the model: if not, it is the usage that is wrong.
@@ -34,10 +35,12 @@ WARN_UNUSED enum status cmd_engine_open_file(struct cmd_engine *opened, const ch
                                              const struct options *options, const struct cmd_engine_needs *needs,
                                              struct status_note *note);
 
-/* Loads the model. Errors: as engine_create; close afterwards. */
-WARN_UNUSED enum status cmd_engine_start(struct cmd_engine *opened, struct status_note *note);
+/* Loads the model on the engine's threads; the caller goes on, and awaits it before the first request.
+ * Errors: as engine_begin and engine_await; close afterwards. */
+WARN_UNUSED enum status cmd_engine_begin(struct cmd_engine *opened, struct status_note *note);
+WARN_UNUSED enum status cmd_engine_await(struct cmd_engine *opened, struct status_note *note);
 
-/* Both. */
+/* All three. */
 WARN_UNUSED enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const struct options *options,
                                         const struct cmd_engine_needs *needs, struct status_note *note);
 void cmd_engine_close(struct cmd_engine *opened);

@@ -30,6 +30,6 @@ void cost_setup_init(struct cost_model *model, const struct engine_options *opti
 void cost_setup_keep(const struct cost_model *model, const struct engine_options *options) {
     char dir[COST_FILE_MAX_PATH_BYTES];
     struct status_note note;
-    if (!has_identity(options) || !cost_file_dir(dir)) return;
+    if (!has_identity(options) || model->is_disturbed || !cost_file_dir(dir)) return;
     if (cost_file_save(model, dir, &note)) log_line(LOG_WARN, "the cost model is not kept: %s", note.text);
 }

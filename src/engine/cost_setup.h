@@ -11,7 +11,7 @@
 void cost_setup_init(struct cost_model *model, const struct engine_options *options, const struct model_config *config,
                      const struct kernel_table *kernels, size_t weight_bytes);
 
-/* Keeps a measurement; a warning is logged if it cannot be written. */
+/* Keeps a measurement that nothing disturbed; a warning is logged if it cannot be written. */
 void cost_setup_keep(const struct cost_model *model, const struct engine_options *options);
 
 #endif

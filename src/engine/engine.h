@@ -11,6 +11,7 @@
 #include "kernels/dtype.h"
 #include "model/forward.h"
 #include "planner/cost_model.h"
+#include "sched/plan.h"
 
 struct engine;
 struct gguf;
@@ -29,6 +30,9 @@ struct engine_options {
     int kv_tokens;      /* slots of the pool; at least max_context */
     int max_logit_rows; /* of a step; at least max_sequences */
     bool has_prefix_cache;
+    enum policy_kind policy;
+    /* Longest step beside an answer, and without one; 0: steps have no bound (see sched/step_bound.h). */
+    int64_t target_itl_ns, max_step_ns;
     uint8_t weights_identity[HASH_SHA256_BYTES]; /* of the model file; zeros: its measured costs are not kept */
     bool measures_cost;                          /* what was never measured is measured before it answers */
 };
@@ -43,14 +47,23 @@ struct engine_stats {
     int64_t steps_ns, forwards_ns; /* all steps, and of them the forwards */
 };
 
-/* Loads the model and returns when it can answer. Errors: STATUS_FORMAT, STATUS_INVALID, STATUS_NOMEM, STATUS_LIMIT. */
+/* Starts the engine's thread, which loads the model; it answers after engine_await.
+ * Errors: STATUS_FORMAT, STATUS_INVALID, STATUS_NOMEM, STATUS_LIMIT. */
+WARN_UNUSED enum status engine_begin(struct engine **out_engine, const struct engine_options *options,
+                                     struct status_note *note);
+
+/* Returns when the engine can answer, or says why it never will: then it must be destroyed. Called once.
+ * Errors: those of engine_begin. */
+WARN_UNUSED enum status engine_await(struct engine *engine, struct status_note *note);
+
+/* Both; on an error nothing is left. */
 WARN_UNUSED enum status engine_create(struct engine **out_engine, const struct engine_options *options,
                                       struct status_note *note);
 
-/* Ends the thread. Requests still running come home as CANCELLED before it returns. */
+/* Ends the thread, also one that still loads. Requests still running come home as CANCELLED before it returns. */
 void engine_destroy(struct engine **engine);
 
-/* Const once created. */
+/* Const once awaited. */
 const struct model_config *engine_model(const struct engine *engine);
 int engine_max_context(const struct engine *engine);
 size_t engine_weight_bytes(const struct engine *engine);
@@ -59,8 +72,14 @@ size_t engine_kv_bytes(const struct engine *engine);
 /* What steps cost, as known when the engine began to answer. */
 const struct cost_model *engine_cost(const struct engine *engine);
 
+/* How long its steps may take. */
+struct step_limits engine_step_limits(const struct engine_options *options);
+
 /* Thread: any. The last step's numbers. */
 struct engine_stats engine_read_stats(struct engine *engine);
+
+/* When the engine could answer (base/clock.h). */
+int64_t engine_ready_ns(const struct engine *engine);
 
 /* The two ends that engine_client uses. */
 struct ring *engine_inbox(struct engine *engine);  /* struct command_message; the engine consumes */

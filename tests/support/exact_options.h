@@ -10,6 +10,8 @@
 struct exact_options {
     int threads, chunk, block_tokens; /* chunk 0: the whole prompt */
     bool has_prefix_cache;
+    bool is_fcfs;
+    int target_itl_ms, max_step_ms; /* 0: no bound */
 };
 
 /* Fails the running test unless every EXACT row has a toggle, and every toggle a row. */
