@@ -15,7 +15,6 @@ struct step_probe {
     struct plan_state *state; /* no sequences */
     struct step_batch *batch;
     struct sequence *sequences; /* [max_sequences] all free */
-    float *logits;
     int max_context;
     uint32_t *tokens; /* [max_context] zeros, while it measures */
     int n_filled;     /* positions of the first sequence whose K and V are there */

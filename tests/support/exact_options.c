@@ -36,6 +36,14 @@ static void set_max_step_ms(struct exact_options *options, int i) {
     options->max_step_ms = i;
 }
 
+static void set_threads_decode(struct exact_options *options, int i) {
+    options->decode_threads = i;
+}
+
+static void set_no_pin(struct exact_options *options, int i) {
+    options->is_unpinned = i == 1;
+}
+
 static const struct toggle {
     const char *name; /* of the option */
     int n_values;
@@ -46,7 +54,9 @@ static const struct toggle {
                {"no-prefix-cache", 2, set_no_prefix_cache},
                {"policy", 2, set_policy},
                {"target-itl-ms", 2, set_target_itl_ms},
-               {"max-step-ms", 2, set_max_step_ms}};
+               {"max-step-ms", 2, set_max_step_ms},
+               {"threads-decode", 2, set_threads_decode},
+               {"no-pin", 2, set_no_pin}};
 
 #define N_TOGGLES ((int)(sizeof toggles / sizeof toggles[0]))
 

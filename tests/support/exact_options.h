@@ -12,6 +12,8 @@ struct exact_options {
     bool has_prefix_cache;
     bool is_fcfs;
     int target_itl_ms, max_step_ms; /* 0: no bound */
+    int decode_threads;             /* 0: as threads */
+    bool is_unpinned;
 };
 
 /* Fails the running test unless every EXACT row has a toggle, and every toggle a row. */
