@@ -7,12 +7,14 @@
 #include "cmd/cmd_model.h"
 #include "kvcache/kv_layout.h"
 #include "model/forward.h"
+#include "planner/cost_file.h"
 #include "weights/gguf.h"
 #include "weights/gguf_check.h"
 
 #define DEFAULT_MAX_CONTEXT 8192
 #define MAX_IDENTITY_BYTES 65536
 #define MAX_STEP_MS 1e6
+#define CALIBRATE_NS INT64_C(4000000000)
 
 static enum status read_numerics(const struct options *options, struct engine_options *out, struct status_note *note) {
     out->tiers = cpu_detect();
@@ -135,7 +137,7 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     bool is_bounded = needs->is_serving && options->chunk;
     out->target_itl_ns = is_bounded ? (int64_t)(options->target_itl_ms * 1e6) : 0;
     out->max_step_ns = is_bounded ? (int64_t)(options->max_step_ms * 1e6) : 0;
-    out->measures_cost = needs->is_serving;
+    out->calibrate_ns = needs->is_serving ? CALIBRATE_NS : 0;
     return read_policy(options, out, note);
 }
 
@@ -161,7 +163,8 @@ enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model, c
     if (!status) status = open_file(opened, model, &config, note);
     if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
     if (!status) status = size_pool(opened, options, needs, &config, note);
-    if (!status && gguf_n_tensors(opened->gguf)) identify_weights(opened->gguf, opened->options.weights_identity);
+    if (!status && needs->is_serving && cost_file_dir(opened->cost_dir)) opened->options.cost_dir = opened->cost_dir;
+    if (!status && gguf_n_tensors(opened->gguf)) identify_weights(opened->gguf, opened->options.weights_id);
     if (status) cmd_engine_close(opened);
     return status;
 }

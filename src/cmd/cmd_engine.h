@@ -6,13 +6,15 @@
 #include "cmd/cmd_model.h"
 #include "engine/engine.h"
 #include "planner/capacity.h"
+#include "planner/cost_file.h"
 
 struct cmd_engine {
     char path[CMD_MODEL_MAX_PATH_BYTES];
     struct gguf *gguf;
     struct engine_options options;
-    struct capacity capacity; /* how memory was given to pools */
-    struct engine *engine;    /* NULL until begun */
+    char cost_dir[COST_FILE_MAX_PATH_BYTES]; /* see engine_options */
+    struct capacity capacity;                /* how memory was given to pools */
+    struct engine *engine;                   /* NULL until begun */
 };
 
 struct cmd_engine_needs {

@@ -7,11 +7,8 @@
 #include "engine/engine.h"
 #include "planner/cost_model.h"
 
-/* A guess, replaced by the file's measurement if there is one. Without options->weights_identity no file is used. */
+/* A guess, replaced by a measurement that is kept in options->cost_dir. */
 void cost_setup_init(struct cost_model *model, const struct engine_options *options, const struct model_config *config,
                      const struct kernel_table *kernels, size_t weight_bytes);
-
-/* Keeps a measurement that nothing disturbed; a warning is logged if it cannot be written. */
-void cost_setup_keep(const struct cost_model *model, const struct engine_options *options);
 
 #endif

@@ -5,19 +5,17 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/cost_setup.h"
 #include "engine/engine_state.h"
 #include "engine/harvest.h"
 #include "engine/inbox.h"
 #include "engine/outbox.h"
-#include "engine/step_probe.h"
+#include "engine/pacing.h"
 #include "kernels/kernel_ops.h"
 #include "sched/commit.h"
 
 #define MAX_INBOX 1024
-#define MEASURE_NS INT64_C(4000000000) /* spent on measuring steps, if one round of them takes less */
-#define EVENTS_PER_SEQUENCE 64         /* room in the outbox before steps wait for the reader */
-#define IDLE_POLL_MS 1                 /* how late a reader's progress is seen when nothing else is to be done */
+#define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
+#define IDLE_POLL_MS 1         /* how late a reader's progress is seen when nothing else is to be done */
 
 /* ---- start and end ---- */
 
@@ -57,12 +55,6 @@ static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     return status ? status_fail(note, status, "no memory for an index of %d blocks", sizes.n_blocks[0]) : STATUS_OK;
 }
 
-struct step_limits engine_step_limits(const struct engine_options *options) {
-    return (struct step_limits){.is_unbounded = options->target_itl_ns <= 0 || options->max_step_ns <= 0,
-                                .target_itl_ns = options->target_itl_ns,
-                                .max_step_ns = options->max_step_ns};
-}
-
 /* A chunk, beside everybody who decodes. */
 static int max_step_rows(const struct engine_options *options) {
     return options->max_chunk + options->max_sequences;
@@ -75,7 +67,9 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                  .max_rows = max_step_rows(options),
                                  .max_logit_rows = options->max_logit_rows,
                                  .max_prefill_rows = options->max_chunk,
-                                 .step = engine_step_limits(options)};
+                                 .step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
+                                          .target_itl_ns = options->target_itl_ns,
+                                          .max_step_ns = options->max_step_ns}};
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
     engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
@@ -97,26 +91,6 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                        options->max_context);
 }
 
-/* From disk, measured if that is asked for, else guessed. */
-static enum status start_cost(struct engine *engine, struct status_note *note) {
-    const struct engine_options *options = &engine->options;
-    cost_setup_init(&engine->cost, options, &engine->model, &engine->kernels, engine->weight_bytes);
-    if (options->measures_cost && engine->cost.source == COST_MODEL_GUESSED) {
-        struct step_probe probe = {.forward = engine->forward,
-                                   .plan = &engine->plan,
-                                   .state = &engine->state,
-                                   .batch = &engine->batch,
-                                   .sequences = engine->sequences,
-                                   .max_context = options->max_context};
-        enum status status = step_probe_measure(&probe, &engine->cost, MEASURE_NS);
-        if (status) return status_fail(note, status, "no memory to measure steps");
-        cost_setup_keep(&engine->cost, options);
-    }
-    engine->start_cost = engine->cost;
-    cost_model_fill(&engine->cost, &engine->state.cost);
-    return STATUS_OK;
-}
-
 static enum status load(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     enum status status = thread_pool_create(&engine->pool, options->n_threads);
@@ -132,8 +106,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     if (status) return status;
     engine->model = *forward_config(engine->forward); /* now with the vocabulary's size */
     engine->weight_bytes = forward_weight_bytes(engine->forward);
-    status = reserve_steps(engine, note);
-    return status ? status : start_cost(engine, note);
+    return reserve_steps(engine, note);
 }
 
 static void unload(struct engine *engine) {
@@ -229,17 +202,13 @@ static bool run_step(struct engine *engine) {
     engine->is_in_step = true;
     int64_t forward_start_ns = clock_now_ns();
     bool is_done = forward_run(engine->forward, &batch, &engine->logits);
-    int64_t forward_ns = clock_now_ns() - forward_start_ns;
-    engine->stats.forwards_ns += forward_ns;
-    if (is_done) {
-        cost_model_observe(&engine->cost, engine->plan.n_rows, engine->plan.predicted_ns, forward_ns);
-        cost_model_fill(&engine->cost, &engine->state.cost);
-    }
+    engine->stats.forwards_ns += clock_now_ns() - forward_start_ns;
     if (is_done) harvest_step(engine, &batch, clock_now_ns());
     engine->is_in_step = false;
     engine->stats.n_steps++;
     engine->stats.n_abandoned_steps += !is_done;
     if (is_done) {
+        pacing_observe(engine, clock_now_ns() - engine->step_start_ns);
         engine->stats.n_rows += engine->plan.n_rows;
         engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
     }
@@ -276,6 +245,7 @@ static void engine_main(void *arg) {
     engine->start_status = load(engine, &engine->start_note);
     engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;
+    if (can_run) pacing_init(engine);
     if (can_run) forward_watch(engine->forward, is_abandoned, engine);
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
     while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) turn(engine);
@@ -363,7 +333,7 @@ size_t engine_kv_bytes(const struct engine *engine) {
 }
 
 const struct cost_model *engine_cost(const struct engine *engine) {
-    return &engine->start_cost;
+    return engine->has_costs ? &engine->start_costs : NULL;
 }
 
 struct engine_stats engine_read_stats(struct engine *engine) {

@@ -33,10 +33,11 @@ struct engine_options {
     int max_logit_rows; /* of a step; at least max_sequences */
     bool has_prefix_cache;
     enum policy_kind policy;
-    /* Longest step beside an answer, and without one; 0: steps have no bound (see sched/step_bound.h). */
-    int64_t target_itl_ns, max_step_ns;
-    uint8_t weights_identity[HASH_SHA256_BYTES]; /* of the model file; zeros: its measured costs are not kept */
-    bool measures_cost;                          /* what was never measured is measured before it answers */
+    int64_t target_itl_ns, max_step_ns; /* a step's time, see sched/step_bound.h; both 0: only rows bound it */
+    /* What steps cost, where their time is bounded. */
+    const char *cost_dir;                  /* measurements are kept there (planner/cost_file.h); NULL: nowhere */
+    int64_t calibrate_ns;                  /* spent on measuring at the start if none is kept; 0: costs are guessed */
+    uint8_t weights_id[HASH_SHA256_BYTES]; /* of the model file, for those that are kept */
 };
 
 /* A copy of what the engine counts, made once per step. */
@@ -72,11 +73,8 @@ int engine_max_context(const struct engine *engine);
 size_t engine_weight_bytes(const struct engine *engine);
 size_t engine_kv_bytes(const struct engine *engine);
 
-/* What steps cost, as known when the engine began to answer. */
+/* What steps cost, as known when the engine began to answer; NULL without cost_dir and bounds. */
 const struct cost_model *engine_cost(const struct engine *engine);
-
-/* How long its steps may take. */
-struct step_limits engine_step_limits(const struct engine_options *options);
 
 /* Thread: any. The last step's numbers. */
 struct engine_stats engine_read_stats(struct engine *engine);

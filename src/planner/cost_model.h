@@ -25,7 +25,8 @@ enum cost_model_source { COST_MODEL_GUESSED, COST_MODEL_READ, COST_MODEL_MEASURE
 struct cost_model {
     char key[COST_MODEL_KEY_BYTES]; /* what it is valid for, one line */
     enum cost_model_source source;
-    bool is_disturbed;     /* the measurement's repeats disagree: something else ran; good for now, not for keeping */
+    bool is_disturbed; /* the measurement's repeats disagree: something else ran; good for now, to be measured anew at
+                          the next start */
     struct step_cost base; /* as measured, read or guessed */
     /* Measured by predicted, of late. */
     struct {
