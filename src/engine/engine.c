@@ -78,7 +78,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
-    engine->hidden = mem_alloc_array((size_t)options->max_chunk * (size_t)engine->model.d_model, sizeof(float));
+    engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
     engine->pooled = mem_alloc_array(n * (size_t)engine->model.d_model, sizeof(double));
     engine->mask_words = mem_alloc_array(n * SAMPLER_MASK_WORDS(engine->model.n_vocab), sizeof(uint32_t));
     engine->picks = mem_alloc_array((size_t)options->max_logit_rows + n, sizeof *engine->picks);
@@ -106,7 +106,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     status = reserve_kv(engine, note);
     if (status) return status;
     struct forward_limits limits = {max_step_rows(options), options->max_logit_rows, options->activations,
-                                    options->has_bf16_tables};
+                                    options->has_bf16_tables, &engine->must_end};
     status =
         forward_create(&engine->forward, options->gguf, engine->pool, &engine->kernels, &engine->store, &limits, note);
     if (status) return status;
@@ -226,9 +226,20 @@ static bool run_step(struct engine *engine) {
     return true;
 }
 
+/* Work for idle moments, in short pieces. False when none is left. */
+static bool tidy(struct engine *engine) {
+    bool has_more = forward_release_file(engine->forward);
+    for (int g = 0; !has_more && g < engine->groups.n_groups; g++)
+        has_more = block_store_back(&engine->store.stores[g]);
+    return has_more;
+}
+
 /* One round of the loop; waits where nothing can be done. */
 static void turn(struct engine *engine) {
-    if (engine->state.n_sequences == 0) ring_wait(&engine->inbox, -1);
+    if (engine->state.n_sequences == 0) {
+        while (ring_n_items(&engine->inbox) == 0 && tidy(engine)) continue;
+        ring_wait(&engine->inbox, -1);
+    }
     inbox_read(engine);
     bool has_run = outbox_has_step_room(engine) && run_step(engine);
     publish_stats(engine);
@@ -241,6 +252,7 @@ static void engine_main(void *arg) {
     struct engine *engine = arg;
     char done = 1;
     engine->start_status = load(engine, &engine->start_note);
+    engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;
     if (can_run) forward_watch(engine->forward, is_abandoned, engine);
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
@@ -250,7 +262,15 @@ static void engine_main(void *arg) {
     unload(engine);
 }
 
-enum status engine_create(struct engine **out_engine, const struct engine_options *options, struct status_note *note) {
+static void free_engine(struct engine **engine) {
+    ring_deinit(&(*engine)->inbox);
+    ring_deinit(&(*engine)->outbox);
+    ring_deinit(&(*engine)->is_ready);
+    mem_unmap_pages(*engine, sizeof **engine);
+    *engine = NULL;
+}
+
+enum status engine_begin(struct engine **out_engine, const struct engine_options *options, struct status_note *note) {
     struct engine *engine = mem_map_pages(sizeof *engine); /* cache-line aligned rings */
     *out_engine = NULL;
     if (!engine) return status_fail(note, STATUS_NOMEM, "no memory for the engine");
@@ -265,23 +285,26 @@ enum status engine_create(struct engine **out_engine, const struct engine_option
         if (!status) status = thread_start(&engine->thread, "engine", engine_main, engine);
         if (status) status_fail(note, status, "cannot start the engine's thread");
     }
-    if (!status) {
-        ring_wait(&engine->is_ready, -1);
-        status = engine->start_status;
-        if (status) {
-            if (note) *note = engine->start_note;
-            thread_join(&engine->thread);
-        }
-    }
     if (status) {
-        ring_deinit(&engine->inbox);
-        ring_deinit(&engine->outbox);
-        ring_deinit(&engine->is_ready);
-        mem_unmap_pages(engine, sizeof *engine);
+        free_engine(&engine);
         return status;
     }
     *out_engine = engine;
     return STATUS_OK;
+}
+
+enum status engine_await(struct engine *engine, struct status_note *note) {
+    ring_wait(&engine->is_ready, -1);
+    if (engine->start_status && note) *note = engine->start_note;
+    return engine->start_status;
+}
+
+enum status engine_create(struct engine **out_engine, const struct engine_options *options, struct status_note *note) {
+    enum status status = engine_begin(out_engine, options, note);
+    if (status) return status;
+    status = engine_await(*out_engine, note);
+    if (status) engine_destroy(out_engine);
+    return status;
 }
 
 void engine_destroy(struct engine **engine_ptr) {
@@ -294,15 +317,15 @@ void engine_destroy(struct engine **engine_ptr) {
     enum status is_full = ring_push(&engine->inbox, &message);
     (void)is_full;
     thread_join(&engine->thread);
-    ring_deinit(&engine->inbox);
-    ring_deinit(&engine->outbox);
-    ring_deinit(&engine->is_ready);
-    mem_unmap_pages(engine, sizeof *engine);
-    *engine_ptr = NULL;
+    free_engine(engine_ptr);
 }
 
 const struct model_config *engine_model(const struct engine *engine) {
     return &engine->model;
+}
+
+int64_t engine_ready_ns(const struct engine *engine) {
+    return engine->ready_ns;
 }
 
 int engine_max_context(const struct engine *engine) {

@@ -66,6 +66,7 @@ struct engine {
 
     /* The start: written by the engine thread before is_ready is posted. */
     enum status start_status;
+    int64_t ready_ns;
     struct status_note start_note;
     struct ring is_ready;
 };

@@ -100,6 +100,13 @@ static int n_hidden(const struct request *request) {
     return request->pooling == POOLING_MEAN ? request->n_prompt : request->pooling == POOLING_LAST;
 }
 
+static struct terms terms_of(const struct request *request) {
+    return (struct terms){.service_class = request->class_ == REQUEST_BATCH ? TERMS_BATCH : TERMS_INTERACTIVE,
+                          .priority = request->priority,
+                          .arrival_ns = clock_now_ns(),
+                          .deadline_ns = request->deadline_ns};
+}
+
 static void admit(struct engine *engine, struct request *request) {
     enum status status = check_request(engine, request);
     if (!status && n_free_slots(engine) < request->n_choices)
@@ -111,27 +118,23 @@ static void admit(struct engine *engine, struct request *request) {
         return;
     }
     struct sequence *sequence = take_slot(engine, request, 0);
-    *sequence =
-        (struct sequence){.state = SEQ_WAITING,
-                          .request_id = request->id,
-                          .tokens = request->tokens,
-                          .n_prompt = request->n_prompt,
-                          .n_tokens = request->n_prompt,
-                          .max_tokens = request->n_prompt + request->max_new,
-                          .logits_from = logits_from(request),
-                          .n_hidden = n_hidden(request),
-                          .terms = {.service_class = request->class_ == REQUEST_BATCH ? TERMS_BATCH : TERMS_INTERACTIVE,
-                                    .priority = request->priority,
-                                    .arrival_ns = clock_now_ns(),
-                                    .deadline_ns = request->deadline_ns},
-                          .kv = sequence->kv};
+    *sequence = (struct sequence){.state = SEQ_WAITING,
+                                  .request_id = request->id,
+                                  .tokens = request->tokens,
+                                  .n_prompt = request->n_prompt,
+                                  .n_tokens = request->n_prompt,
+                                  .max_tokens = request->n_prompt + request->max_new,
+                                  .logits_from = logits_from(request),
+                                  .n_hidden = n_hidden(request),
+                                  .terms = terms_of(request),
+                                  .kv = sequence->kv};
     kv_table_start(&sequence->kv, &request->salt, request->has_cache);
     engine->state.sequences[engine->state.n_sequences++] = sequence;
     engine->stats.n_admitted++;
     request->n_unfinished = request->n_choices;
-    request->stats.admitted_ns = clock_now_ns();
+    request->stats.admitted_ns = sequence->terms.arrival_ns;
     request->stats.n_prompt_tokens = request->n_prompt;
-    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id});
+    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id, .owner = request->owner});
 }
 
 /* An id that is unknown has finished meanwhile: nothing to do. */

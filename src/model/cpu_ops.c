@@ -93,9 +93,15 @@ static void embed_rows(const struct row_job *job, int row_begin, int n_rows) {
     const struct weight *table = job->weight;
     size_t row_bytes =
         (size_t)(table->k / dtype_block_elements(table->dtype)) * (size_t)dtype_block_bytes(table->dtype);
+    size_t tile_bytes = pack_tile_bytes(table->tile_dtype, table->k);
     for (int i = row_begin; i < row_begin + n_rows; i++) {
         float *out = job->out + (size_t)i * (size_t)job->n_cols;
-        dequantize_row(table->dtype, (const char *)table->file_bytes + (size_t)job->ids[i] * row_bytes, out, table->k);
+        size_t id = job->ids[i];
+        if (table->order == WEIGHT_ROWS)
+            dequantize_row(table->dtype, (const char *)table->packed + id * row_bytes, out, table->k);
+        else
+            pack_column(table->tile_dtype, (const char *)table->packed + id / GEMM_TILE_COLS * tile_bytes,
+                        (int)(id % GEMM_TILE_COLS), table->k, out);
         for (int c = 0; job->factor != 1 && c < job->n_cols; c++) out[c] *= job->factor;
     }
 }

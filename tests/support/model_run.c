@@ -19,7 +19,7 @@ void model_run_open(struct model_run *run, const char *path, const struct model_
     assert_int_equal(thread_pool_create(&run->pool, options->n_threads), STATUS_OK);
     kernel_table_choose(&run->kernels, options->tiers);
     struct forward_limits limits = {options->max_rows, options->max_logit_rows, options->activations,
-                                    options->has_bf16_tables};
+                                    options->has_bf16_tables, NULL};
     if (forward_create(&run->forward, run->gguf, run->pool, &run->kernels, &run->store, &limits, &note))
         fail_msg("%s: %s", path, note.text);
     run->n_vocab = forward_config(run->forward)->n_vocab;
