@@ -20,6 +20,8 @@ struct engine_options {
     enum activation_form activations;
     bool has_bf16_tables; /* see struct forward_limits */
     int n_threads;        /* the engine's thread included */
+    int n_decode_threads; /* of steps without prompt tokens; 0: n_threads; at most n_threads */
+    bool is_unpinned;     /* threads may be moved between cores */
     int max_chunk;        /* prompt tokens of a step */
     int block_tokens;
     int max_context;    /* of one request, prompt plus answer */

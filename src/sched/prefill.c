@@ -3,6 +3,25 @@
 #include "sched/room.h"
 #include "sched/single_flight.h"
 
+void prefill_fork(struct sequence *sequence, struct sequence *lead, struct plan_state *state) {
+    *sequence = (struct sequence){.state = SEQ_WAITING,
+                                  .request_id = lead->request_id,
+                                  .tokens = sequence->tokens,
+                                  .n_prompt = lead->n_prompt,
+                                  .n_tokens = lead->n_prompt,
+                                  .max_tokens = lead->max_tokens,
+                                  .logits_from = lead->n_prompt,
+                                  .n_done = lead->n_prompt,
+                                  .terms = lead->terms,
+                                  .kv = sequence->kv};
+    REQUIRE(lead->n_computed == lead->n_prompt && state->n_sequences < state->limits.max_sequences);
+    state->sequences[state->n_sequences++] = sequence;
+    kv_table_start(&sequence->kv, &lead->kv.chain.salt, lead->kv.has_cache);
+    if (kv_table_fork(&sequence->kv, &lead->kv, lead->n_prompt)) return;
+    sequence->n_computed = lead->n_prompt;
+    sequence->state = SEQ_RUNNING;
+}
+
 int prefill_logits_from(const struct sequence *sequence) {
     int last = sequence->max_tokens > sequence->n_tokens ? sequence->n_tokens - 1 : sequence->n_tokens;
     int wanted_from = sequence->logits_from > sequence->n_done ? sequence->logits_from : sequence->n_done;

@@ -12,6 +12,11 @@
 
 #define PREFILL_MAX_BYPASS 8
 
+/* A sequence begins as another answer to lead's prompt, which has been computed, beside lead: shares its blocks and has
+ * a copy pending. If there is no room for it now it waits, and will be started like one that lost its blocks.
+ * sequence: its tokens and its table, which is empty, are set; it is added to the state. */
+void prefill_fork(struct sequence *sequence, struct sequence *lead, struct plan_state *state);
+
 void prefill_plan(struct plan *plan, struct plan_state *state, int64_t now_ns);
 
 /* The first position whose logits the prompt needs: for sampling its last one at least. n_prompt if none. */
