@@ -71,7 +71,7 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     out->max_sequences = needs->max_sequences;
     out->max_logit_rows = needs->max_logit_rows > needs->max_sequences ? needs->max_logit_rows : needs->max_sequences;
     /* One block more per sequence: the last may be partly filled. */
-    out->kv_tokens = (out->max_context + out->block_tokens) * needs->max_sequences;
+    out->kv_tokens = (out->max_context + out->block_tokens) * (needs->n_full ? needs->n_full : needs->max_sequences);
     out->has_prefix_cache = !options->no_prefix_cache;
     return STATUS_OK;
 }

@@ -16,6 +16,7 @@ struct cmd_engine {
 struct cmd_engine_needs {
     int min_context; /* tokens that must fit, or 0 */
     int max_sequences;
+    int n_full;         /* contexts of full length that the KV cache holds; 0: max_sequences */
     int max_logit_rows; /* of a step; 0: one per sequence */
     bool has_bf16_tables;
 };

@@ -37,7 +37,8 @@ struct run {
     json_t *request;                     /* {"messages": [...]}, grows with the conversation */
     struct id_list ids;
     struct str answer;
-    struct str input; /* standard input, where it is the prompt */
+    struct str input;          /* standard input, where it is the prompt */
+    struct phase_stats before; /* of the turn: what comes before the engine */
     struct status_note note;
     bool is_terminal;
     int n_answers;
@@ -64,13 +65,20 @@ static enum status add_message(struct run *run, const char *role, const char *te
 }
 
 static enum status encode_prompt(struct run *run, const char *text, size_t n_bytes) {
+    int64_t start_ns = clock_now_ns();
+    enum status status;
     id_list_clear(&run->ids);
+    run->before = (struct phase_stats){.received_ns = start_ns};
     if (run->options->raw) {
         unsigned flags = tokenizer_adds_bos(run->tokenizer) ? TOKENIZER_ADD_BOS : 0;
-        return tokenizer_encode(run->tokenizer, text, n_bytes, flags, &run->ids, &run->note);
+        status = tokenizer_encode(run->tokenizer, text, n_bytes, flags, &run->ids, &run->note);
+        phase_stats_add(&run->before, PHASE_TOKENIZE, start_ns, clock_now_ns());
+        return status;
     }
-    enum status status = add_message(run, "user", text, n_bytes);
-    return status ? status : cmd_chat_encode(run->chat_template, run->tokenizer, run->request, &run->ids, &run->note);
+    status = add_message(run, "user", text, n_bytes);
+    phase_stats_add(&run->before, PHASE_PREPROCESS, start_ns, clock_now_ns());
+    if (status) return status;
+    return cmd_chat_encode(run->chat_template, run->tokenizer, run->request, &run->ids, &run->before, &run->note);
 }
 
 /* At least one token of an answer must fit behind the prompt. */
@@ -99,6 +107,7 @@ static struct request *make_request(struct run *run) {
         return NULL;
     }
     request->sampling = read_sampling(options);
+    request->stats = run->before;
     int n_vocab = tokenizer_n_vocab(run->tokenizer);
     for (int id = 0; id < n_vocab && request->n_stop_tokens < REQUEST_MAX_STOP_TOKENS; id++)
         if (tokenizer_is_end_of_generation(run->tokenizer, id))
@@ -175,6 +184,18 @@ static void print_lines(const struct run *run, const struct phase_stats *stats, 
     fflush(stdout);
 }
 
+static json_t *parts_json(const struct phase_stats *stats) {
+    json_t *parts = json_object();
+    for (int i = 0; i < N_PHASES; i++)
+        json_object_set_new(parts, phase_stats_name((enum phase)i), json_real((double)stats->part_ns[i] / 1e6));
+    return parts;
+}
+
+static json_t *work_json(const struct phase_work *work) {
+    return json_pack("{s:f, s:f, s:f}", "flops", work->flops, "bytes_read", work->bytes_read, "kv_bytes_written",
+                     work->kv_bytes_written);
+}
+
 /* Milliseconds from the command's begin to the end of each part of the start. */
 static json_t *start_json(const struct run *run, const struct phase_stats *stats) {
     const struct start_stamps *start = &run->start;
@@ -200,12 +221,14 @@ static enum status print_json(const struct run *run, const struct request *reque
     json_t *ids = json_array();
     for (int i = 0; i < stats->n_new_tokens; i++)
         json_array_append_new(ids, json_integer(request->tokens[request->n_prompt + i]));
-    json_t *root =
-        json_pack("{s:s%, s:o, s:s, s:{s:i, s:i, s:i}, s:{s:f, s:f, s:f, s:f, s:f}}", "text", run->answer.ptr,
-                  run->answer.n_bytes, "ids", ids, "finish_reason", reasons[reason], "usage", "prompt_tokens",
-                  stats->n_prompt_tokens, "cached_tokens", stats->n_cached_tokens, "new_tokens", stats->n_new_tokens,
-                  "phases", "prefill_ms", rates.prefill_ms, "prefill_tok_s", rates.prefill_tok_s, "first_token_ms",
-                  rates.first_ms, "decode_ms_per_token", rates.decode_ms, "decode_tok_s", rates.decode_tok_s);
+    json_t *root = json_pack("{s:s%, s:o, s:s, s:{s:i, s:i, s:i}, s:{s:f, s:f, s:f, s:f, s:f, s:o, s:f}, s:{s:o, s:o}}",
+                             "text", run->answer.ptr, run->answer.n_bytes, "ids", ids, "finish_reason", reasons[reason],
+                             "usage", "prompt_tokens", stats->n_prompt_tokens, "cached_tokens", stats->n_cached_tokens,
+                             "new_tokens", stats->n_new_tokens, "phases", "prefill_ms", rates.prefill_ms,
+                             "prefill_tok_s", rates.prefill_tok_s, "first_token_ms", rates.first_ms,
+                             "decode_ms_per_token", rates.decode_ms, "decode_tok_s", rates.decode_tok_s, "parts_ms",
+                             parts_json(stats), "unaccounted_ms", (double)phase_stats_unaccounted_ns(stats) / 1e6,
+                             "work", "prefill", work_json(&stats->prefill), "decode", work_json(&stats->decode));
     if (!root) return STATUS_NOMEM;
     if (run->n_answers == 0) json_object_set_new(root, "start", start_json(run, stats));
     json_dumpf(root, stdout, JSON_COMPACT);

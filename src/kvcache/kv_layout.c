@@ -31,7 +31,6 @@ enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_lay
         return status_fail(note, STATUS_LIMIT, "kv cache of %d layers, %d heads, %d blocks is too large", n_layers,
                            n_kv_heads, n_blocks);
     *layout = (struct kv_layout){.dtype = dtype,
-                                 .n_groups = 1,
                                  .n_layers = n_layers,
                                  .n_kv_heads = n_kv_heads,
                                  .head_dim = head_dim,

@@ -2,8 +2,8 @@
  *
  * The pool is cut first by block, then by layer, then by kv head; each head of a block has K [head_dim][block_tokens]
  * and then V [block_tokens][head_dim] (exactness rule 5). So a block's tokens are in one place, the first
- * blocks take the first pages, and K and V of one (block, layer, head) are contiguous. Layers belong to KV groups; a
- * sequence has one block table per group. Thread: any, const once made. */
+ * blocks take the first pages, and K and V of one (block, layer, head) are contiguous. One layout per KV group:
+ * layers here are those of the group. Thread: any, const once made. */
 #ifndef KVICK_KVCACHE_KV_LAYOUT_H
 #define KVICK_KVCACHE_KV_LAYOUT_H
 
@@ -12,11 +12,8 @@
 #include "base/status.h"
 #include "kernels/dtype.h"
 
-#define KV_LAYOUT_MAX_GROUPS 4
-
 struct kv_layout {
     enum dtype dtype; /* F32 or F16 */
-    int n_groups;     /* 1 until windowed layers get blocks of their own */
     int n_layers, n_kv_heads, head_dim;
     int block_tokens;
     int n_blocks;

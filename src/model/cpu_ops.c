@@ -22,7 +22,7 @@ struct cpu_ops {
     struct layer_ops ops; /* first: the two pointers are one */
     struct thread_pool *pool;
     const struct kernel_table *kernels;
-    struct block_store *store;
+    struct group_store *store;
     struct buffer buffers[MAX_BUFFERS];
     int n_buffers;
     struct cpu_matmul matmul;
@@ -278,19 +278,22 @@ static void matmul_gated(struct layer_ops *ops, const struct matmul_input *input
 static void kv_store(struct layer_ops *ops, struct tensor_ref k, struct tensor_ref v, const struct model_batch *batch,
                      int layer) {
     struct cpu_ops *cpu = self(ops);
-    cpu_attention_store(cpu->pool, cpu->kernels, cpu->store, at(cpu, k), at(cpu, v), batch, layer);
+    cpu_attention_store(cpu->pool, cpu->kernels, group_store_of(cpu->store, layer), at(cpu, k), at(cpu, v), batch,
+                        cpu->store->layers.group_of[layer], group_store_place(cpu->store, layer));
 }
 
 static void attention(struct layer_ops *ops, struct tensor_ref q, const struct model_batch *batch, int layer,
                       int window, struct tensor_ref out) {
     struct cpu_ops *cpu = self(ops);
     REQUIRE(q.n_rows == batch->n_rows && out.n_rows == q.n_rows && out.n_cols == q.n_cols);
-    cpu_attention_run(cpu->pool, cpu->kernels, cpu->store, at(cpu, q), q.n_cols / cpu->store->layout.head_dim, batch,
-                      layer, window, at(cpu, out), &ops->counts);
+    const struct block_store *store = group_store_of(cpu->store, layer);
+    cpu_attention_run(cpu->pool, cpu->kernels, store, at(cpu, q), q.n_cols / store->layout.head_dim, batch,
+                      cpu->store->layers.group_of[layer], group_store_place(cpu->store, layer), window, at(cpu, out),
+                      &ops->counts);
 }
 
 enum status cpu_ops_create(struct layer_ops **out_ops, struct thread_pool *pool, const struct kernel_table *kernels,
-                           struct block_store *store, int max_rows, int max_k) {
+                           struct group_store *store, int max_rows, int max_k) {
     struct cpu_ops *cpu = mem_alloc(sizeof *cpu);
     *out_ops = NULL;
     if (!cpu) return STATUS_NOMEM;

@@ -59,7 +59,7 @@ static int largest_k(const struct model_config *config) {
 }
 
 enum status forward_create(struct forward **out_forward, const struct gguf *gguf, struct thread_pool *pool,
-                           const struct kernel_table *kernels, struct block_store *store,
+                           const struct kernel_table *kernels, struct group_store *store,
                            const struct forward_limits *limits, struct status_note *note) {
     struct forward *forward = mem_alloc(sizeof *forward);
     *out_forward = NULL;

@@ -8,7 +8,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
-#include "kvcache/block_store.h"
+#include "kvcache/group_store.h"
 #include "model/layer_ops.h"
 #include "model/model_weights.h"
 #include "weights/gguf.h"
@@ -31,7 +31,7 @@ struct forward_limits {
 /* gguf, pool, kernels and store are borrowed and outlive the forward.
  * Errors: STATUS_FORMAT (the file), STATUS_NOMEM, STATUS_CANCELLED. */
 WARN_UNUSED enum status forward_create(struct forward **out_forward, const struct gguf *gguf, struct thread_pool *pool,
-                                       const struct kernel_table *kernels, struct block_store *store,
+                                       const struct kernel_table *kernels, struct group_store *store,
                                        const struct forward_limits *limits, struct status_note *note);
 void forward_destroy(struct forward **forward);
 

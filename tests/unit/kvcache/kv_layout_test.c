@@ -28,7 +28,6 @@ static void sizes_are_those_of_the_numbers(void **state) {
     struct kv_layout f32 = make(DTYPE_F32, 30, 3, 64, 64, 25);
     assert_int_equal(kv_layout_token_bytes(&f32), 46080);
     assert_int_equal(f32.pool_bytes, ((size_t)46080 * 64 + 4096) * 25);
-    assert_int_equal(f32.n_groups, 1);
     assert_true(f32.dtype == DTYPE_F32 && f32.n_layers == 30 && f32.n_kv_heads == 3 && f32.head_dim == 64 &&
                 f32.block_tokens == 64 && f32.n_blocks == 25);
 }
