@@ -139,6 +139,7 @@ static void publish_stats(struct engine *engine) {
     struct engine_stats *stats = &engine->stats;
     stats->layer_ops = forward_counts(engine->forward);
     stats->n_running = engine->state.n_sequences;
+    stats->n_preempted = engine->state.n_preempted;
     const struct block_pool *blocks = &engine->groups.groups[0].pool;
     stats->n_free_blocks = blocks->n_free;
     stats->n_reusable_blocks = blocks->n_reusable;
@@ -159,29 +160,36 @@ static bool is_abandoned(void *arg) {
 }
 
 static void make_copies(struct engine *engine) {
-    for (int i = 0; i < engine->state.n_sequences; i++) {
-        struct kv_table *table = &engine->state.sequences[i]->kv;
-        for (int g = 0; table->has_copy && g < engine->groups.n_groups; g++)
-            block_store_copy(&engine->store.stores[g], table->copy_from[g], table->blocks[g][table->copy_to]);
-        kv_table_end_copy(table);
-    }
+    for (int i = 0; i < engine->state.n_sequences; i++) engine_copy_blocks(engine, &engine->state.sequences[i]->kv);
 }
 
-/* What every request's time is spent on from this step's start on. */
+static enum phase phase_of(const struct plan_item *item) {
+    if (item->n_again) return PHASE_PREEMPTED;
+    return item->from < item->sequence->n_prompt ? PHASE_PREFILL_OWN : PHASE_DECODE;
+}
+
+static enum phase phase_without_rows(const struct sequence *sequence) {
+    if (sequence->is_paused) return PHASE_BLOCKED;
+    if (sequence->state == SEQ_WAITING) return sequence->n_done > 0 ? PHASE_PREEMPTED : PHASE_QUEUE;
+    return sequence_is_decoding(sequence) ? PHASE_DECODE : PHASE_PREFILL_LOST;
+}
+
+/* What every request's time is spent on from this step's start on. A request with several sequences decodes while one
+ * of them does. */
 static void switch_phases(struct engine *engine) {
     for (int i = 0; i < engine->plan.n_items; i++) {
         const struct plan_item *item = &engine->plan.items[i];
-        struct engine_slot *slot = engine_slot_of(engine, item->sequence);
-        bool is_prefill = item->from < item->sequence->n_prompt;
-        slot->last_step = engine->stats.n_steps;
-        phase_stats_switch(&slot->request->stats, is_prefill ? PHASE_PREFILL_OWN : PHASE_DECODE, engine->step_start_ns);
+        struct request *request = engine_slot_of(engine, item->sequence)->request;
+        enum phase phase = phase_of(item);
+        if (request->last_step == engine->stats.n_steps && phase != PHASE_DECODE) continue;
+        request->last_step = engine->stats.n_steps;
+        phase_stats_switch(&request->stats, phase, engine->step_start_ns);
     }
     for (int i = 0; i < engine->state.n_sequences; i++) {
         const struct sequence *sequence = engine->state.sequences[i];
-        struct engine_slot *slot = engine_slot_of(engine, sequence);
-        if (slot->last_step == engine->stats.n_steps || sequence->state == SEQ_WAITING) continue;
-        phase_stats_switch(&slot->request->stats, sequence->is_paused ? PHASE_BLOCKED : PHASE_PREFILL_LOST,
-                           engine->step_start_ns);
+        struct request *request = engine_slot_of(engine, sequence)->request;
+        if (request->last_step != engine->stats.n_steps)
+            phase_stats_switch(&request->stats, phase_without_rows(sequence), engine->step_start_ns);
     }
 }
 

@@ -37,6 +37,7 @@ struct engine_stats {
     int64_t n_steps, n_abandoned_steps, n_rows, n_prefill_rows;
     int64_t n_admitted, n_refused, n_finished; /* requests */
     int64_t n_cancelled, n_unread;             /* of the finished: by the client or the end, for want of reading */
+    int64_t n_preempted;                       /* times that a sequence lost its blocks */
     int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
 };
 

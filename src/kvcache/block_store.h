@@ -19,7 +19,8 @@ struct block_store {
 WARN_UNUSED enum status block_store_init(struct block_store *store, const struct kv_layout *layout);
 void block_store_deinit(struct block_store *store);
 
-/* Has the system back the next 2 MiB, lowest blocks first. False when nothing is left to do. */
+/* Has the system back the next 2 MiB of the lowest blocks, which are used first, so that no step waits for pages. For
+ * moments without work: well below a millisecond. False when nothing is left to do. */
 bool block_store_back(struct block_store *store);
 
 /* K [head_dim][block_tokens] and V [block_tokens][head_dim] of one (layer, block, kv head). */

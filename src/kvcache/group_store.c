@@ -24,18 +24,6 @@ void group_store_deinit(struct group_store *store) {
     *store = (struct group_store){0};
 }
 
-bool group_store_back(struct group_store *store) {
-    struct block_store *next = NULL;
-    for (int g = 0; g < store->layers.n_groups; g++) {
-        struct block_store *own = &store->stores[g];
-        if (own->backed_bytes == own->layout.pool_bytes) continue;
-        if (!next || own->backed_bytes < next->backed_bytes) next = own;
-    }
-    if (!next) return false;
-    block_store_back(next);
-    return true;
-}
-
 struct block_store *group_store_of(struct group_store *store, int layer) {
     REQUIRE(layer >= 0 && layer < store->layers.n_layers);
     return &store->stores[store->layers.group_of[layer]];

@@ -25,10 +25,6 @@ WARN_UNUSED enum status group_store_init(struct group_store *store, const struct
                                          struct status_note *note);
 void group_store_deinit(struct group_store *store);
 
-/* Has the system back the next 2 MiB of the group that has the fewest, lowest blocks first: they are used first, so no
- * step waits for pages. For moments without work: well below a millisecond. False when nothing is left to do. */
-bool group_store_back(struct group_store *store);
-
 /* The blocks of a model's layer; it is layer number group_store_place there. */
 struct block_store *group_store_of(struct group_store *store, int layer);
 int group_store_place(const struct group_store *store, int layer);
