@@ -12,6 +12,7 @@
 #include "engine/pacing.h"
 #include "kernels/kernel_ops.h"
 #include "sched/commit.h"
+#include "sched/room.h"
 
 #define MAX_INBOX 1024
 #define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
@@ -130,15 +131,29 @@ static void unload(struct engine *engine) {
 
 /* ---- a step ---- */
 
+static struct engine_group_stats count_group(const struct engine *engine, int group) {
+    const struct kv_group *counted = &engine->groups.groups[group];
+    struct room_usage usage = room_usage_of(&engine->state, group);
+    return (struct engine_group_stats){.window = counted->window,
+                                       .n_blocks = counted->pool.n_blocks,
+                                       .n_free = counted->pool.n_free,
+                                       .n_reusable = counted->pool.n_reusable,
+                                       .n_held = counted->pool.n_held,
+                                       .n_refs = usage.n_refs,
+                                       .n_held_slots = (int64_t)counted->pool.n_held * engine->groups.block_tokens,
+                                       .n_unused_slots = usage.n_unused_slots};
+}
+
 static void publish_stats(struct engine *engine) {
     struct engine_stats *stats = &engine->stats;
     stats->layer_ops = forward_counts(engine->forward);
     stats->n_running = engine->state.n_sequences;
     stats->n_preempted = engine->state.n_preempted;
-    const struct block_pool *blocks = &engine->groups.groups[0].pool;
-    stats->n_free_blocks = blocks->n_free;
-    stats->n_reusable_blocks = blocks->n_reusable;
-    stats->n_held_blocks = blocks->n_held;
+    stats->n_groups = engine->groups.n_groups;
+    for (int g = 0; g < stats->n_groups; g++) stats->groups[g] = count_group(engine, g);
+    stats->n_free_blocks = stats->groups[0].n_free;
+    stats->n_reusable_blocks = stats->groups[0].n_reusable;
+    stats->n_held_blocks = stats->groups[0].n_held;
     seqlock_write(&engine->stats_lock, engine->shared_stats, stats, sizeof *stats);
 }
 

@@ -37,6 +37,14 @@ struct engine_options {
     uint8_t weights_id[HASH_SHA256_BYTES]; /* of the model file, for those that are kept */
 };
 
+/* One KV group: its pool, and what the running sequences hold of it. */
+struct engine_group_stats {
+    int window; /* 0: all is kept */
+    int n_blocks, n_free, n_reusable, n_held;
+    int64_t n_refs;                       /* held blocks, once for each sequence that holds them */
+    int64_t n_held_slots, n_unused_slots; /* their quotient is the waste */
+};
+
 /* A copy of what the engine counts, made once per step. */
 struct engine_stats {
     struct layer_ops_counts layer_ops;
@@ -44,7 +52,9 @@ struct engine_stats {
     int64_t n_admitted, n_refused, n_finished; /* requests */
     int64_t n_cancelled, n_unread;             /* of the finished: by the client or the end, for want of reading */
     int64_t n_preempted;                       /* times that a sequence lost its blocks */
-    int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
+    int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks; /* blocks of the first group */
+    int n_groups;
+    struct engine_group_stats groups[KV_LAYERS_MAX_GROUPS];
 };
 
 /* Starts the engine's thread, which loads the model; it answers after engine_await.
