@@ -12,6 +12,7 @@
 #include "engine/pacing.h"
 #include "kernels/kernel_ops.h"
 #include "sched/commit.h"
+#include "sched/room.h"
 
 #define MAX_INBOX 1024
 #define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
@@ -78,7 +79,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     engine->picks = mem_alloc_array((size_t)options->max_logit_rows + n, sizeof *engine->picks);
     engine->state = (struct plan_state){
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
-    policy_init(&engine->state.policy, POLICY_FCFS);
+    policy_init(&engine->state.policy, options->policy);
     bool has_memory = engine->sequences && engine->slots && engine->state.sequences && engine->hidden &&
                       engine->pooled && engine->mask_words && engine->picks;
     for (size_t i = 0; has_memory && i < n; i++)
@@ -130,15 +131,29 @@ static void unload(struct engine *engine) {
 
 /* ---- a step ---- */
 
+static struct engine_group_stats count_group(const struct engine *engine, int group) {
+    const struct kv_group *counted = &engine->groups.groups[group];
+    struct room_usage usage = room_usage_of(&engine->state, group);
+    return (struct engine_group_stats){.window = counted->window,
+                                       .n_blocks = counted->pool.n_blocks,
+                                       .n_free = counted->pool.n_free,
+                                       .n_reusable = counted->pool.n_reusable,
+                                       .n_held = counted->pool.n_held,
+                                       .n_refs = usage.n_refs,
+                                       .n_held_slots = (int64_t)counted->pool.n_held * engine->groups.block_tokens,
+                                       .n_unused_slots = usage.n_unused_slots};
+}
+
 static void publish_stats(struct engine *engine) {
     struct engine_stats *stats = &engine->stats;
     stats->layer_ops = forward_counts(engine->forward);
     stats->n_running = engine->state.n_sequences;
     stats->n_preempted = engine->state.n_preempted;
-    const struct block_pool *blocks = &engine->groups.groups[0].pool;
-    stats->n_free_blocks = blocks->n_free;
-    stats->n_reusable_blocks = blocks->n_reusable;
-    stats->n_held_blocks = blocks->n_held;
+    stats->n_groups = engine->groups.n_groups;
+    for (int g = 0; g < stats->n_groups; g++) stats->groups[g] = count_group(engine, g);
+    stats->n_free_blocks = stats->groups[0].n_free;
+    stats->n_reusable_blocks = stats->groups[0].n_reusable;
+    stats->n_held_blocks = stats->groups[0].n_held;
     seqlock_write(&engine->stats_lock, engine->shared_stats, stats, sizeof *stats);
 }
 
@@ -200,7 +215,9 @@ static bool run_step(struct engine *engine) {
     bool only_decodes = engine->plan.n_rows == engine->plan.n_decode_rows && engine->options.n_decode_threads;
     thread_pool_limit(engine->pool, only_decodes ? engine->options.n_decode_threads : engine->options.n_threads);
     engine->is_in_step = true;
+    int64_t forward_start_ns = clock_now_ns();
     bool is_done = forward_run(engine->forward, &batch, &engine->logits);
+    engine->stats.forwards_ns += clock_now_ns() - forward_start_ns;
     if (is_done) harvest_step(engine, &batch, clock_now_ns());
     engine->is_in_step = false;
     engine->stats.n_steps++;
@@ -211,6 +228,7 @@ static bool run_step(struct engine *engine) {
         engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
     }
     outbox_finish_cancelled(engine);
+    engine->stats.steps_ns += clock_now_ns() - engine->step_start_ns;
     return true;
 }
 
@@ -327,6 +345,10 @@ size_t engine_weight_bytes(const struct engine *engine) {
 
 size_t engine_kv_bytes(const struct engine *engine) {
     return group_store_bytes(&engine->store);
+}
+
+const struct cost_model *engine_cost(const struct engine *engine) {
+    return engine->has_costs ? &engine->start_costs : NULL;
 }
 
 struct engine_stats engine_read_stats(struct engine *engine) {

@@ -63,6 +63,8 @@ struct engine {
     /* Read by others. */
     struct model_config model;
     size_t weight_bytes;
+    struct cost_model start_costs; /* a copy of costs, const once created */
+    bool has_costs;
     _Atomic uint64_t shared_stats[SEQLOCK_WORDS(struct engine_stats)]; /* a copy of stats, by stats_lock */
     struct seqlock stats_lock;
 

@@ -1,9 +1,8 @@
 #include "engine/pacing.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/cost_setup.h"
 #include "planner/cost_file.h"
 
 #define MAX_PROBE_SEQUENCES 16
@@ -76,7 +75,8 @@ static void measure(struct engine *engine) {
     const struct cost_model_limits limits = probe_limits(engine);
     struct status_note note = {0};
     cost_model_measure(&engine->costs, &limits, run_probe, engine);
-    if (engine->options.cost_dir && cost_file_save(&engine->costs, engine->options.cost_dir, &note))
+    const char *dir = engine->options.cost_dir;
+    if (dir && cost_file_save(&engine->costs, dir, &note))
         log_line(LOG_WARN, "measured costs are not kept: %s", note.text);
 }
 
@@ -84,23 +84,18 @@ static void measure(struct engine *engine) {
 
 void pacing_init(struct engine *engine) {
     const struct engine_options *options = &engine->options;
-    static const char *const forms[] = {[ACTIVATIONS_AUTO] = "auto",
-                                        [ACTIVATIONS_INT8] = "int8",
-                                        [ACTIVATIONS_INT16] = "int16",
-                                        [ACTIVATIONS_F32] = "f32"};
-    if (engine->state.limits.step.is_unbounded) {
-        use_unit_cost(&engine->state.cost);
-        return;
+    bool is_unbounded = engine->state.limits.step.is_unbounded;
+    engine->has_costs = !is_unbounded || options->cost_dir;
+    if (engine->has_costs) {
+        cost_setup_init(&engine->costs, options, &engine->model, &engine->kernels, engine->weight_bytes);
+        bool is_sound = engine->costs.source != COST_MODEL_GUESSED && !engine->costs.is_disturbed;
+        if (!is_sound && options->calibrate_ns > 0) measure(engine);
+        engine->start_costs = engine->costs;
     }
-    struct cost_model_setup setup = {.tier = engine->kernels.peak_dots_tier,
-                                     .n_threads = options->n_threads,
-                                     .kv_type = dtype_name(options->kv_dtype),
-                                     .activations = forms[options->activations]};
-    memcpy(setup.weights, options->weights_id, sizeof setup.weights);
-    cost_model_init(&engine->costs, &setup, &engine->model, &engine->kernels, engine->weight_bytes);
-    bool is_kept = options->cost_dir && cost_file_load(&engine->costs, options->cost_dir);
-    if (!is_kept && options->calibrate_ns > 0) measure(engine);
-    cost_model_fill(&engine->costs, &engine->state.cost);
+    if (is_unbounded)
+        use_unit_cost(&engine->state.cost);
+    else
+        cost_model_fill(&engine->costs, &engine->state.cost);
 }
 
 void pacing_observe(struct engine *engine, int64_t measured_ns) {
