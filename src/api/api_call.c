@@ -6,6 +6,7 @@
 
 #include "api/api_response.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "http/sse.h"
@@ -306,7 +307,7 @@ static void log_prompt(const struct api_call *call, const struct request_record 
                                     .record = record,
                                     .fault = call->fault.http_code ? call->fault.reason : NULL};
     str_init(&text, MAX_HEAD_BYTES);
-    if (!request_log_write(&line, &text)) fwrite(text.ptr, 1, text.n_bytes, stderr);
+    if (!request_log_write(&line, &text)) log_raw(text.ptr, text.n_bytes);
     str_deinit(&text);
 }
 

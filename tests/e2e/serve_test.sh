@@ -399,6 +399,16 @@ def metrics_count_once():
         assert s.stop() == 0
 
 
+def a_log_that_nobody_reads_blocks_nobody():
+    s = Server()  # its standard error is a pipe that is not read
+    for _ in range(150):
+        s.post(TEXT, {"prompt": "x", "max_tokens": 1}, headers={"x-request-id": "i" * 128, "traceparent": "t" * 50})
+    s.process.send_signal(signal.SIGTERM)
+    assert s.process.wait(timeout=20 * SLOW) == 0
+    s.process.stdout.close()
+    s.process.stderr.close()
+
+
 def a_line_is_logged_for_each_request():
     s = Server()
     s.post(CHAT, chat("Secret words", max_tokens=3, cache_salt="pepper"), headers={"x-request-id": "mine-1",
@@ -487,7 +497,7 @@ for test in (what_is_served_says_so, whole_and_streamed_are_equal, usage_comes_w
              a_client_that_leaves_is_cancelled, many_at_once_get_their_own_answers):
     attempt(test, server)
 attempt(lambda: server.stop() == 0 or sys.exit(1))
-for test in (metrics_count_once, a_line_is_logged_for_each_request, keys_are_checked, a_stop_lets_answers_end, wrong_options_are_usage_errors):
+for test in (metrics_count_once, a_log_that_nobody_reads_blocks_nobody, a_line_is_logged_for_each_request, keys_are_checked, a_stop_lets_answers_end, wrong_options_are_usage_errors):
     attempt(test)
 print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
 sys.exit(n_failed > 0)
