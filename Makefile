@@ -6,7 +6,7 @@ export BRIDGE
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: build demo e2e test test-all lint asan ubsan tsan kernelcheck bench-peers fuzz format clean help
+.PHONY: build demo e2e test test-all lint asan ubsan tsan kernelcheck bench-peers bench-engine fuzz format clean help
 
 build: ## the program, build/release/kvick; installs nothing
 	@scripts/build release kvick
@@ -58,6 +58,10 @@ kernelcheck: ## every kernel this CPU can run against the scalar one
 
 bench-peers: build ## kvick beside llama.cpp, OpenVINO and ik_llama.cpp; BENCH="--quick" and the like are passed on
 	@scripts/bench-peers $(BENCH)
+
+bench-engine: build ## the engine's targets, measured on SmolLM2; a quiet machine is needed (ROWS="whale prefix" for some)
+	@scripts/fetch-model smollm2 >/dev/null
+	@scripts/bench-engine $(ROWS)
 
 fuzz: ## every parser's fuzz target for FUZZ_SECONDS (20) each, with clang-16
 	@scripts/build fuzz fuzz

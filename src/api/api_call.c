@@ -4,24 +4,20 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/api_choice.h"
 #include "api/api_response.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "http/sse.h"
+#include "observe/request_log.h"
 
+#define MAX_LINE_BYTES 4096
 #define MAX_EVENT_BYTES ((size_t)1 << 20)
 #define SLOW_READER_BYTES ((size_t)256 << 10) /* pending from here on: tokens are not acknowledged */
 
 /* ---- life ---- */
-
-static void free_choices(struct api_prompt *prompt, int n) {
-    for (int i = 0; prompt->choices && i < n; i++) {
-        stop_match_deinit(&prompt->choices[i].stop);
-        answer_parse_deinit(&prompt->choices[i].parse);
-        answer_deinit(&prompt->choices[i].answer);
-    }
-    mem_free(prompt->choices);
-}
 
 static void free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices) {
     for (int i = 0; i < n_prompts; i++) {
@@ -31,7 +27,7 @@ static void free_prompts(struct api_prompt *prompts, int n_prompts, int n_choice
             mem_free(request->embedding);
         }
         engine_client_free(&prompts[i].request);
-        free_choices(&prompts[i], n_choices);
+        api_choice_deinit_all(&prompts[i], n_choices);
         mem_free(prompts[i].ids);
         mem_free(prompts[i].own_text);
     }
@@ -52,44 +48,6 @@ void api_call_close(struct api_call *call) {
     mem_free(call);
 }
 
-/* A call without marks around it must name one of the request's tools. owner: the call. */
-static bool is_tool(const void *owner, const char *name, size_t n_bytes) {
-    const struct api_call *call = owner;
-    const json_t *tools = json_object_get(call->json, "tools"), *tool;
-    size_t i;
-    json_array_foreach((json_t *)tools, i, tool) {
-        const json_t *given = json_object_get(json_object_get(tool, "function"), "name");
-        if (json_is_string(given) && json_string_length(given) == n_bytes &&
-            memcmp(json_string_value(given), name, n_bytes) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool may_call_tools(const struct api_call *call) {
-    const json_t *choice = json_object_get(call->json, "tool_choice");
-    bool is_none = json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0;
-    return call->kind == API_CHAT && json_array_size(json_object_get(call->json, "tools")) > 0 && !is_none;
-}
-
-static bool init_choices(struct api_call *call, struct api_prompt *prompt) {
-    struct answer_rules rules = call->kind == API_CHAT ? call->api->answer_rules : (struct answer_rules){0};
-    bool has_tools = may_call_tools(call);
-    /* Marks of these two are special tokens. */
-    bool has_special_marks = has_tools && (rules.form == ANSWER_LLAMA || rules.form == ANSWER_MISTRAL);
-    unsigned flags = call->params.shows_special || has_special_marks ? DETOKENIZER_SHOW_SPECIAL : 0;
-    prompt->choices = mem_alloc_array((size_t)call->params.n, sizeof *prompt->choices);
-    if (!prompt->choices) return false;
-    for (int i = 0; i < call->params.n; i++) {
-        struct api_choice *choice = &prompt->choices[i];
-        detokenizer_init(&choice->detokenizer, call->api->tokenizer, flags);
-        stop_match_init(&choice->stop, call->params.stops, call->params.n_stops, call->params.keeps_stop);
-        answer_init(&choice->answer);
-        answer_parse_init(&choice->parse, rules, has_tools, is_tool, call);
-    }
-    return true;
-}
-
 /* The client's own id if it gave a sound one. */
 static void set_id(struct api_call *call) {
     const char *given = http_exchange_header(call->exchange, "x-request-id");
@@ -107,6 +65,7 @@ static void set_id(struct api_call *call) {
 static void on_gone(void *owner) {
     struct api_call *call = owner;
     call->exchange = NULL;
+    call->was_left = true;
     api_call_cancel(call);
 }
 
@@ -128,7 +87,7 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
         atomic_init(&call->is_gone, false);
         for (int i = 0; i < n_prompts; i++) {
             prompts[i].call = call;
-            has_memory = has_memory && init_choices(call, &prompts[i]);
+            has_memory = has_memory && api_choice_init_all(call, &prompts[i]);
         }
     }
     if (!has_memory) {
@@ -155,6 +114,10 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
     api->calls = call;
     api->n_calls++;
     api->n_requests++;
+    const char *traceparent = http_exchange_header(exchange, "traceparent");
+    snprintf(call->path, sizeof call->path, "%s", http_exchange_path(exchange));
+    if (traceparent && utf8_valid_prefix(traceparent, strlen(traceparent)) == strlen(traceparent))
+        snprintf(call->traceparent, sizeof call->traceparent, "%s", strlen(traceparent) < 60 ? traceparent : "");
     http_exchange_on_gone(exchange, on_gone, call);
     return call;
 }
@@ -208,6 +171,7 @@ static void reply_fault(struct api_call *call) {
     struct str body;
     if (!exchange) return;
     end_exchange(call);
+    call->http_code = http_exchange_is_started(exchange) ? 200 : call->fault.http_code;
     if (!http_exchange_is_started(exchange)) {
         api_fault_reply(&call->fault, call->response->shape, exchange);
         return;
@@ -285,6 +249,7 @@ static void finish_stream(struct api_call *call) {
     if (!call->exchange) return;
     struct http_exchange *exchange = call->exchange;
     end_exchange(call);
+    call->http_code = 200;
     http_exchange_end(exchange);
 }
 
@@ -296,10 +261,49 @@ static void finish_whole(struct api_call *call) {
         fail_memory(call);
     } else {
         end_exchange(call);
+        call->http_code = 200;
         http_exchange_set_header(exchange, "X-Request-Id", call->id);
         http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);
     }
     str_deinit(&body);
+}
+
+/* ---- what is known of it afterwards ---- */
+
+static enum request_end end_of(const struct api_prompt *prompt) {
+    const struct api_call *call = prompt->call;
+    if (call->was_left) return REQUEST_ABORT;
+    if (call->fault.http_code) return REQUEST_ERROR;
+    const char *reason = prompt->choices[0].finish_reason;
+    return reason && strcmp(reason, "length") == 0 ? REQUEST_LENGTH : REQUEST_STOP;
+}
+
+static void log_prompt(const struct api_call *call, const struct request_record *record) {
+    struct timespec now;
+    struct str text;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct request_log_line line = {.time_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+                                    .id = call->id,
+                                    .path = call->path,
+                                    .traceparent = call->traceparent[0] ? call->traceparent : NULL,
+                                    .key_idx = call->key_idx,
+                                    .http_code = call->http_code,
+                                    .record = record,
+                                    .fault = call->fault.http_code ? call->fault.reason : NULL};
+    str_init(&text, MAX_LINE_BYTES);
+    if (!request_log_write(&line, &text)) log_raw(text.ptr, text.n_bytes);
+    str_deinit(&text);
+}
+
+static void record_call(struct api_call *call) {
+    for (int i = 0; i < call->n_prompts; i++) {
+        const struct api_prompt *prompt = &call->prompts[i];
+        struct request_record record = {prompt->request, end_of(prompt), 0, call->params.max_tokens};
+        for (int c = 0; c < call->params.n; c++) record.n_completion += prompt->choices[c].n_tokens;
+        bool was_run = prompt->request && prompt->request->stats.finished_ns;
+        if (was_run) request_metrics_finish(&call->api->metrics, &record);
+        if (call->api->options.logs_requests) log_prompt(call, was_run ? &record : NULL);
+    }
 }
 
 /* One prompt less is out. The last one ends the call. */
@@ -313,6 +317,7 @@ static void come_home(struct api_prompt *prompt) {
         finish_stream(call);
     else if (call->exchange)
         finish_whole(call);
+    record_call(call);
     api_call_close(call);
 }
 
@@ -331,55 +336,18 @@ void api_call_on_failure(struct api_call *call, int prompt_idx) {
     come_home(&call->prompts[call->n_prompts - 1]);
 }
 
-/* Words of the model -> what is certain of its answer. */
-static enum status read_words(struct api_call *call, struct api_choice *choice, const struct str *words, bool is_end) {
-    struct answer *answer = &choice->answer;
-    int n_known = answer->n_calls;
-    struct str certain;
-    str_init(&certain, ANSWER_MAX_BYTES);
-    bool is_thinking = choice->parse.state == ANSWER_REASONING;
-    enum status status = stop_match_push(&choice->stop, words->ptr, words->n_bytes, &certain);
-    if (!status && is_end) status = stop_match_finish(&choice->stop, &certain);
-    if (!status) status = answer_parse_push(&choice->parse, certain.ptr, certain.n_bytes, answer);
-    if (!status && (is_end || choice->stop.found >= 0)) status = answer_parse_finish(&choice->parse, answer);
-    choice->n_reasoning_tokens += !is_end && (is_thinking || choice->parse.state == ANSWER_REASONING);
-    for (int i = n_known; i < answer->n_calls; i++)
-        snprintf(answer->calls[i].id, sizeof answer->calls[i].id, "call_%016llx",
-                 (unsigned long long)api_server_random(call->api));
-    str_deinit(&certain);
-    return status;
-}
-
-/* Some templates open the reasoning themselves: then the prompt's last tokens spell the mark. */
-static void begin_answers(struct api_prompt *prompt) {
-    static const char mark[] = "<think>";
-    struct api_call *call = prompt->call;
-    struct str tail;
-    if (call->kind != API_CHAT || !call->api->answer_rules.has_reasoning) return;
-    str_init(&tail, MAX_EVENT_BYTES);
-    bool has_memory = true;
-    for (int i = prompt->n_ids > 8 ? prompt->n_ids - 8 : 0; i < prompt->n_ids; i++) {
-        size_t n_bytes;
-        const char *text = tokenizer_text_of(call->api->tokenizer, (int32_t)prompt->ids[i], &n_bytes);
-        has_memory = has_memory && !str_append(&tail, text ? text : "", text ? n_bytes : 0);
-    }
-    size_t n = tail.n_bytes, n_mark = sizeof mark - 1;
-    while (n && (tail.ptr[n - 1] == '\n' || tail.ptr[n - 1] == ' ')) n--;
-    bool is_thinking = n >= n_mark && memcmp(tail.ptr + n - n_mark, mark, n_mark) == 0;
-    for (int i = 0; has_memory && is_thinking && i < call->params.n; i++)
-        answer_parse_begin_thinking(&prompt->choices[i].parse);
-    str_deinit(&tail);
-}
-
 static void on_token(struct api_prompt *prompt, const struct event *event) {
     struct api_call *call = prompt->call;
     struct api_choice *choice = &prompt->choices[event->choice];
     struct str piece;
     if (choice->is_over) return;
+    int64_t now_ns = clock_now_ns();
+    if (choice->last_token_ns) request_metrics_gap(&call->api->metrics, now_ns - choice->last_token_ns);
+    choice->last_token_ns = now_ns;
     choice->n_tokens++;
     str_init(&piece, MAX_EVENT_BYTES);
     enum status status = detokenizer_push(&choice->detokenizer, (int32_t)event->token, &piece);
-    if (!status) status = read_words(call, choice, &piece, false);
+    if (!status) status = api_choice_read(call, choice, &piece, false);
     str_deinit(&piece);
     if (status) {
         fail_memory(call);
@@ -400,7 +368,7 @@ static void on_choice_finished(struct api_prompt *prompt, const struct event *ev
     if (choice->is_over) return;
     str_init(&tail, MAX_EVENT_BYTES);
     enum status status = detokenizer_finish(&choice->detokenizer, &tail);
-    if (!status) status = read_words(call, choice, &tail, true);
+    if (!status) status = api_choice_read(call, choice, &tail, true);
     str_deinit(&tail);
     if (status) {
         fail_memory(call);
@@ -434,7 +402,7 @@ void api_call_on_event(const struct event *event) {
     switch (event->kind) {
     case EVENT_ADMITTED:
         prompt->state = PROMPT_ADMITTED;
-        begin_answers(prompt);
+        api_choice_begin(prompt);
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             cancel_prompt(prompt);
         else

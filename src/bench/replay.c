@@ -219,7 +219,14 @@ enum status replay_run(struct engine *engine, double scale, const int64_t *solo_
     outcomes->totals.wall_ms = (double)now_ns(&replay) / 1e6;
     outcomes->totals.stolen_ms = host_time_between_ms(before.stolen_ms, after.stolen_ms);
     outcomes->totals.waited_ms = host_time_between_ms(before.waited_ms, after.waited_ms);
-    outcomes->totals.n_steps = engine_read_stats(engine).n_steps - stats_before.n_steps;
+    struct engine_stats stats = engine_read_stats(engine);
+    double steps_ns = (double)(stats.steps_ns - stats_before.steps_ns);
+    outcomes->totals.n_steps = stats.n_steps - stats_before.n_steps;
+    if (steps_ns > 0)
+        outcomes->totals.outside_forward_share = 1 - (double)(stats.forwards_ns - stats_before.forwards_ns) / steps_ns;
+    outcomes->totals.n_preemptions = 0;
+    for (int i = 0; i < outcomes->trace->n_requests; i++)
+        outcomes->totals.n_preemptions += outcomes->of[i].phases.n_preemptions;
     for (int i = 0; replay.items && i < replay.trace->n_requests; i++) engine_client_free(&replay.items[i].request);
     mem_free(replay.items);
     mem_free(replay.sent);

@@ -5,11 +5,16 @@
 #include "base/cpu.h"
 #include "base/thread_pool.h"
 #include "cmd/cmd_model.h"
+#include "kvcache/kv_layout.h"
 #include "model/forward.h"
+#include "planner/cost_file.h"
 #include "weights/gguf.h"
 #include "weights/gguf_check.h"
 
 #define DEFAULT_MAX_CONTEXT 8192
+#define MAX_IDENTITY_BYTES 65536
+#define MAX_STEP_MS 1e6
+#define CALIBRATE_NS INT64_C(4000000000)
 
 static enum status read_numerics(const struct options *options, struct engine_options *out, struct status_note *note) {
     out->tiers = cpu_detect();
@@ -37,6 +42,25 @@ static enum status read_numerics(const struct options *options, struct engine_op
                        options->activations);
 }
 
+/* The file's size and the end of its header, where all tensors are listed: nobody has time to hash the weights. */
+static void identify_weights(const struct gguf *gguf, uint8_t out[HASH_SHA256_BYTES]) {
+    const struct gguf_tensor *tensor = gguf_tensor_at(gguf, 0);
+    const uint8_t *file = tensor->bytes - tensor->file_off;
+    uint64_t n_header = gguf_data_off(gguf), n_file = gguf_file_bytes(gguf);
+    uint64_t n = n_header < MAX_IDENTITY_BYTES ? n_header : MAX_IDENTITY_BYTES;
+    hash_sha256(&n_file, sizeof n_file, file + n_header - n, (size_t)n, out);
+}
+
+static enum status read_policy(const struct options *options, struct engine_options *out, struct status_note *note) {
+    static const char *const names[] = {[POLICY_PROMISES] = "promises", [POLICY_FCFS] = "fcfs"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(options->policy, names[i]) != 0) continue;
+        out->policy = (enum policy_kind)i;
+        return STATUS_OK;
+    }
+    return status_fail(note, STATUS_INVALID, "--policy: '%s' is unknown (known: promises, fcfs)", options->policy);
+}
+
 enum status cmd_engine_check(const struct options *options, struct status_note *note) {
     struct engine_options ignored = {0};
     if (options->threads > THREAD_POOL_MAX_THREADS)
@@ -46,7 +70,45 @@ enum status cmd_engine_check(const struct options *options, struct status_note *
         return status_fail(note, STATUS_INVALID, "--threads-decode: %ld is above --threads", options->threads_decode);
     if (options->block_tokens != 16 && options->block_tokens != 32 && options->block_tokens != 64)
         return status_fail(note, STATUS_INVALID, "--block-tokens: %ld is not 16, 32 or 64", options->block_tokens);
-    return read_numerics(options, &ignored, note);
+    if (options->target_itl_ms < 1 || options->max_step_ms < 1 || options->target_itl_ms > MAX_STEP_MS ||
+        options->max_step_ms > MAX_STEP_MS)
+        return status_fail(note, STATUS_INVALID, "--target-itl-ms and --max-step-ms: %g and %g are not within 1..%g",
+                           options->target_itl_ms, options->max_step_ms, MAX_STEP_MS);
+    enum status status = read_policy(options, &ignored, note);
+    return status ? status : read_numerics(options, &ignored, note);
+}
+
+/* What one token takes in the KV cache, all layers. */
+static size_t kv_token_bytes(const struct model_config *config, enum dtype dtype, int block_tokens) {
+    struct kv_layout layout;
+    enum status status =
+        kv_layout_init(&layout, dtype, config->n_layers, config->n_kv_heads, config->head_dim, block_tokens, 1, NULL);
+    return status ? 0 : kv_layout_token_bytes(&layout); /* what has no layout is refused by the engine */
+}
+
+/* The pool's size, from what this process may use. */
+static enum status size_pool(struct cmd_engine *opened, const struct options *options,
+                             const struct cmd_engine_needs *needs, const struct model_config *config,
+                             struct status_note *note) {
+    struct engine_options *out = &opened->options;
+    const struct gguf_tensor *embed = gguf_tensor_find(opened->gguf, "token_embd.weight");
+    struct capacity_limits limits;
+    struct capacity_request request = {.weight_bytes = (size_t)gguf_file_bytes(opened->gguf),
+                                       .kv_token_bytes = kv_token_bytes(config, out->kv_dtype, out->block_tokens),
+                                       .block_tokens = out->block_tokens,
+                                       .max_context = out->max_context,
+                                       .max_sequences = needs->n_full ? needs->n_full : out->max_sequences,
+                                       .max_rows = out->max_chunk + out->max_sequences,
+                                       .max_logit_rows = out->max_logit_rows,
+                                       .kv_bytes = (size_t)options->kv_cache_memory_bytes};
+    if (!request.kv_token_bytes) return STATUS_OK;
+    capacity_read_limits(&limits, "");
+    enum status status = capacity_plan(&opened->capacity, &limits, &request, config,
+                                       embed && embed->n_dims > 1 ? (int)embed->dims[1] : 0, note);
+    if (status) return status;
+    out->kv_tokens = opened->capacity.kv_tokens;
+    if (options->verbose) capacity_print(stderr, &opened->capacity, out->n_threads);
+    return STATUS_OK;
 }
 
 static enum status read_sizes(const struct options *options, const struct cmd_engine_needs *needs, int model_context,
@@ -70,10 +132,13 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     out->block_tokens = (int)options->block_tokens;
     out->max_sequences = needs->max_sequences;
     out->max_logit_rows = needs->max_logit_rows > needs->max_sequences ? needs->max_logit_rows : needs->max_sequences;
-    /* One block more per sequence: the last may be partly filled. */
-    out->kv_tokens = (out->max_context + out->block_tokens) * (needs->n_full ? needs->n_full : needs->max_sequences);
     out->has_prefix_cache = !options->no_prefix_cache;
-    return STATUS_OK;
+    /* One client has nobody to wait for; unchunked is unbounded too, that is what it is for. */
+    bool is_bounded = needs->is_serving && options->chunk;
+    out->target_itl_ns = is_bounded ? (int64_t)(options->target_itl_ms * 1e6) : 0;
+    out->max_step_ns = is_bounded ? (int64_t)(options->max_step_ms * 1e6) : 0;
+    out->calibrate_ns = needs->is_serving ? CALIBRATE_NS : 0;
+    return read_policy(options, out, note);
 }
 
 static enum status open_file(struct cmd_engine *opened, const char *model, struct model_config *out_config,
@@ -97,6 +162,9 @@ enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model, c
     enum status status = read_numerics(options, &opened->options, note);
     if (!status) status = open_file(opened, model, &config, note);
     if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
+    if (!status) status = size_pool(opened, options, needs, &config, note);
+    if (!status && needs->is_serving && cost_file_dir(opened->cost_dir)) opened->options.cost_dir = opened->cost_dir;
+    if (!status && gguf_n_tensors(opened->gguf)) identify_weights(opened->gguf, opened->options.weights_id);
     if (status) cmd_engine_close(opened);
     return status;
 }

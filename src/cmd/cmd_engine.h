@@ -5,12 +5,16 @@
 #include "base/options.h"
 #include "cmd/cmd_model.h"
 #include "engine/engine.h"
+#include "planner/capacity.h"
+#include "planner/cost_file.h"
 
 struct cmd_engine {
     char path[CMD_MODEL_MAX_PATH_BYTES];
     struct gguf *gguf;
     struct engine_options options;
-    struct engine *engine; /* NULL until begun */
+    char cost_dir[COST_FILE_MAX_PATH_BYTES]; /* see engine_options */
+    struct capacity capacity;                /* how memory was given to pools */
+    struct engine *engine;                   /* NULL until begun */
 };
 
 struct cmd_engine_needs {
@@ -19,6 +23,7 @@ struct cmd_engine_needs {
     int n_full;         /* contexts of full length that the KV cache holds; 0: max_sequences */
     int max_logit_rows; /* of a step; 0: one per sequence */
     bool has_bf16_tables;
+    bool is_serving; /* many clients: step costs are measured once, and steps are bounded by them */
 };
 
 /* Whether the options make sense whatever the model: if not, it is the usage that is wrong.

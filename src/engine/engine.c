@@ -9,8 +9,10 @@
 #include "engine/harvest.h"
 #include "engine/inbox.h"
 #include "engine/outbox.h"
+#include "engine/pacing.h"
 #include "kernels/kernel_ops.h"
 #include "sched/commit.h"
+#include "sched/room.h"
 
 #define MAX_INBOX 1024
 #define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
@@ -54,13 +56,6 @@ static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     return status ? status_fail(note, status, "no memory for an index of %d blocks", sizes.n_blocks[0]) : STATUS_OK;
 }
 
-/* Until a cost model is given steps have no bound in time: a table by which prompts can be compared is enough. */
-static void use_unit_cost(struct step_cost *cost) {
-    const int rows = 1;
-    const double rows_ns = 1e6;
-    if (step_cost_init(cost, 1, &rows, &rows_ns, NULL)) BUG("the unit cost is refused");
-}
-
 /* A chunk, beside everybody who decodes. */
 static int max_step_rows(const struct engine_options *options) {
     return options->max_chunk + options->max_sequences;
@@ -73,7 +68,9 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                  .max_rows = max_step_rows(options),
                                  .max_logit_rows = options->max_logit_rows,
                                  .max_prefill_rows = options->max_chunk,
-                                 .step = {.is_unbounded = true}};
+                                 .step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
+                                          .target_itl_ns = options->target_itl_ns,
+                                          .max_step_ns = options->max_step_ns}};
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
     engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
@@ -82,8 +79,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     engine->picks = mem_alloc_array((size_t)options->max_logit_rows + n, sizeof *engine->picks);
     engine->state = (struct plan_state){
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
-    policy_init(&engine->state.policy, POLICY_FCFS);
-    use_unit_cost(&engine->state.cost);
+    policy_init(&engine->state.policy, options->policy);
     bool has_memory = engine->sequences && engine->slots && engine->state.sequences && engine->hidden &&
                       engine->pooled && engine->mask_words && engine->picks;
     for (size_t i = 0; has_memory && i < n; i++)
@@ -135,15 +131,29 @@ static void unload(struct engine *engine) {
 
 /* ---- a step ---- */
 
+static struct engine_group_stats count_group(const struct engine *engine, int group) {
+    const struct kv_group *counted = &engine->groups.groups[group];
+    struct room_usage usage = room_usage_of(&engine->state, group);
+    return (struct engine_group_stats){.window = counted->window,
+                                       .n_blocks = counted->pool.n_blocks,
+                                       .n_free = counted->pool.n_free,
+                                       .n_reusable = counted->pool.n_reusable,
+                                       .n_held = counted->pool.n_held,
+                                       .n_refs = usage.n_refs,
+                                       .n_held_slots = (int64_t)counted->pool.n_held * engine->groups.block_tokens,
+                                       .n_unused_slots = usage.n_unused_slots};
+}
+
 static void publish_stats(struct engine *engine) {
     struct engine_stats *stats = &engine->stats;
     stats->layer_ops = forward_counts(engine->forward);
     stats->n_running = engine->state.n_sequences;
     stats->n_preempted = engine->state.n_preempted;
-    const struct block_pool *blocks = &engine->groups.groups[0].pool;
-    stats->n_free_blocks = blocks->n_free;
-    stats->n_reusable_blocks = blocks->n_reusable;
-    stats->n_held_blocks = blocks->n_held;
+    stats->n_groups = engine->groups.n_groups;
+    for (int g = 0; g < stats->n_groups; g++) stats->groups[g] = count_group(engine, g);
+    stats->n_free_blocks = stats->groups[0].n_free;
+    stats->n_reusable_blocks = stats->groups[0].n_reusable;
+    stats->n_held_blocks = stats->groups[0].n_held;
     seqlock_write(&engine->stats_lock, engine->shared_stats, stats, sizeof *stats);
 }
 
@@ -205,16 +215,20 @@ static bool run_step(struct engine *engine) {
     bool only_decodes = engine->plan.n_rows == engine->plan.n_decode_rows && engine->options.n_decode_threads;
     thread_pool_limit(engine->pool, only_decodes ? engine->options.n_decode_threads : engine->options.n_threads);
     engine->is_in_step = true;
+    int64_t forward_start_ns = clock_now_ns();
     bool is_done = forward_run(engine->forward, &batch, &engine->logits);
+    engine->stats.forwards_ns += clock_now_ns() - forward_start_ns;
     if (is_done) harvest_step(engine, &batch, clock_now_ns());
     engine->is_in_step = false;
     engine->stats.n_steps++;
     engine->stats.n_abandoned_steps += !is_done;
     if (is_done) {
+        pacing_observe(engine, clock_now_ns() - engine->step_start_ns);
         engine->stats.n_rows += engine->plan.n_rows;
         engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
     }
     outbox_finish_cancelled(engine);
+    engine->stats.steps_ns += clock_now_ns() - engine->step_start_ns;
     return true;
 }
 
@@ -246,6 +260,7 @@ static void engine_main(void *arg) {
     engine->start_status = load(engine, &engine->start_note);
     engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;
+    if (can_run) pacing_init(engine);
     if (can_run) forward_watch(engine->forward, is_abandoned, engine);
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
     while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) turn(engine);
@@ -330,6 +345,10 @@ size_t engine_weight_bytes(const struct engine *engine) {
 
 size_t engine_kv_bytes(const struct engine *engine) {
     return group_store_bytes(&engine->store);
+}
+
+const struct cost_model *engine_cost(const struct engine *engine) {
+    return engine->has_costs ? &engine->start_costs : NULL;
 }
 
 struct engine_stats engine_read_stats(struct engine *engine) {

@@ -5,10 +5,13 @@
 #ifndef KVICK_ENGINE_ENGINE_H
 #define KVICK_ENGINE_ENGINE_H
 
+#include "base/hash.h"
 #include "base/ring.h"
 #include "engine/message.h"
 #include "kernels/dtype.h"
 #include "model/forward.h"
+#include "planner/cost_model.h"
+#include "sched/plan.h"
 
 struct engine;
 struct gguf;
@@ -29,6 +32,20 @@ struct engine_options {
     int kv_tokens;      /* slots of the pool; at least max_context */
     int max_logit_rows; /* of a step; at least max_sequences */
     bool has_prefix_cache;
+    enum policy_kind policy;
+    int64_t target_itl_ns, max_step_ns; /* a step's time, see sched/step_bound.h; both 0: only rows bound it */
+    /* What steps cost, where their time is bounded. */
+    const char *cost_dir;                  /* measurements are kept there (planner/cost_file.h); NULL: nowhere */
+    int64_t calibrate_ns;                  /* spent on measuring at the start if none is kept; 0: costs are guessed */
+    uint8_t weights_id[HASH_SHA256_BYTES]; /* of the model file, for those that are kept */
+};
+
+/* One KV group: its pool, and what the running sequences hold of it. */
+struct engine_group_stats {
+    int window; /* 0: all is kept */
+    int n_blocks, n_free, n_reusable, n_held;
+    int64_t n_refs;                       /* held blocks, once for each sequence that holds them */
+    int64_t n_held_slots, n_unused_slots; /* their quotient is the waste */
 };
 
 /* A copy of what the engine counts, made once per step. */
@@ -38,7 +55,10 @@ struct engine_stats {
     int64_t n_admitted, n_refused, n_finished; /* requests */
     int64_t n_cancelled, n_unread;             /* of the finished: by the client or the end, for want of reading */
     int64_t n_preempted;                       /* times that a sequence lost its blocks */
-    int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
+    int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks; /* blocks of the first group */
+    int n_groups;
+    struct engine_group_stats groups[KV_LAYERS_MAX_GROUPS];
+    int64_t steps_ns, forwards_ns; /* all steps, and of them the forwards */
 };
 
 /* Starts the engine's thread, which loads the model; it answers after engine_await.
@@ -62,6 +82,9 @@ const struct model_config *engine_model(const struct engine *engine);
 int engine_max_context(const struct engine *engine);
 size_t engine_weight_bytes(const struct engine *engine);
 size_t engine_kv_bytes(const struct engine *engine);
+
+/* What steps cost, as known when the engine began to answer; NULL without cost_dir and bounds. */
+const struct cost_model *engine_cost(const struct engine *engine);
 
 /* Thread: any. The last step's numbers. */
 struct engine_stats engine_read_stats(struct engine *engine);

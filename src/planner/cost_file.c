@@ -10,7 +10,7 @@
 
 #include "base/str.h"
 
-#define FIRST_LINE "kvick-cost 1\n"
+#define FIRST_LINE "kvick-cost 2\n"
 #define SUFFIX ".cost"
 #define MAX_BYTES 8192
 #define HEX_BYTES (2 * HASH_SHA256_BYTES + 1)
@@ -64,16 +64,17 @@ static bool skip(const char **at, const char *text) {
 }
 
 /* text: terminated, its checksum is right. */
-static bool parse(const struct cost_model *model, const char *text, struct step_cost *out) {
+static bool parse(const struct cost_model *model, const char *text, struct step_cost *out, int *out_disturbed) {
     struct step_cost cost = {0};
     int rows[STEP_COST_MAX_POINTS], n = 0;
     double rows_ns[STEP_COST_MAX_POINTS];
-    bool is_good =
-        skip(&text, FIRST_LINE) && skip(&text, "key ") && skip(&text, model->key) && skip(&text, "\nwindow") &&
-        read_real(&text, &cost.window_share) && read_count(&text, &cost.window_tokens) && skip(&text, "\nkeys") &&
-        read_real(&text, &cost.prefill_key_ns) && read_real(&text, &cost.decode_key_ns) && skip(&text, "\nrows") &&
-        read_real(&text, &cost.decode_row_ns) && read_real(&text, &cost.logit_row_ns) && skip(&text, "\ntable") &&
-        read_count(&text, &n) && n <= STEP_COST_MAX_POINTS;
+    bool is_good = skip(&text, FIRST_LINE) && skip(&text, "key ") && skip(&text, model->key) &&
+                   skip(&text, "\ndisturbed") && read_count(&text, out_disturbed) && skip(&text, "\nwindow") &&
+                   read_real(&text, &cost.window_share) && read_count(&text, &cost.window_tokens) &&
+                   skip(&text, "\nkeys") && read_real(&text, &cost.prefill_key_ns) &&
+                   read_real(&text, &cost.decode_key_ns) && skip(&text, "\nrows") &&
+                   read_real(&text, &cost.decode_row_ns) && read_real(&text, &cost.logit_row_ns) &&
+                   skip(&text, "\ntable") && read_count(&text, &n) && n <= STEP_COST_MAX_POINTS;
     for (int i = 0; i < n && is_good; i++)
         is_good = skip(&text, "\n") && read_count(&text, &rows[i]) && read_real(&text, &rows_ns[i]);
     if (!is_good || !skip(&text, "\n") || *text || step_cost_init(out, n, rows, rows_ns, NULL)) return false;
@@ -100,9 +101,11 @@ bool cost_file_load(struct cost_model *model, const char *dir) {
     digest_text(text, n - HEX_BYTES, sum);
     if (strncmp(text + n - HEX_BYTES, sum, HEX_BYTES - 1) != 0) return false;
     text[n - HEX_BYTES] = 0;
-    if (!parse(model, text, &cost)) return false;
+    int is_disturbed = 0;
+    if (!parse(model, text, &cost, &is_disturbed)) return false;
     model->base = cost;
     model->source = COST_MODEL_READ;
+    model->is_disturbed = is_disturbed != 0;
     return true;
 }
 
@@ -111,9 +114,10 @@ bool cost_file_load(struct cost_model *model, const char *dir) {
 static enum status print(const struct cost_model *model, struct str *out) {
     const struct step_cost *base = &model->base;
     char sum[HEX_BYTES];
-    enum status status = str_append_fmt(out, FIRST_LINE "key %s\nwindow %a %d\nkeys %a %a\nrows %a %a\ntable %d\n",
-                                        model->key, base->window_share, base->window_tokens, base->prefill_key_ns,
-                                        base->decode_key_ns, base->decode_row_ns, base->logit_row_ns, base->n_points);
+    enum status status = str_append_fmt(
+        out, FIRST_LINE "key %s\ndisturbed %d\nwindow %a %d\nkeys %a %a\nrows %a %a\ntable %d\n", model->key,
+        (int)model->is_disturbed, base->window_share, base->window_tokens, base->prefill_key_ns, base->decode_key_ns,
+        base->decode_row_ns, base->logit_row_ns, base->n_points);
     for (int i = 0; i < base->n_points && !status; i++)
         status = str_append_fmt(out, "%d %a\n", base->rows[i], base->rows_ns[i]);
     if (status) return status;

@@ -12,6 +12,7 @@
 #define MAX_ODD 4.0 /* a ratio beyond this is the host's doing */
 
 #define MAX_REPEATS 5
+#define ODD_REPEAT 1.5
 #define FAR_ROWS 64  /* of a probe that measures keys */
 #define FAR_POS 2048 /* keys before it */
 #define MANY_ROWS 16 /* of a probe that measures logits and decode rows */
@@ -153,19 +154,43 @@ static int choose_probes(const struct cost_model_limits *limits, struct sample s
     return n_table;
 }
 
-static void run_probes(struct sample samples[N_SAMPLES], int64_t budget_ns, cost_model_run_fn *run, void *arg) {
-    int64_t spent_ns = 0;
-    /* The very first step touches memory for the first time. */
-    if (samples[0].probe.n_rows) run(arg, &samples[0].probe);
+/* Those at position 0, or those behind; returns what of the budget is spent. */
+static int64_t run_rounds(struct sample samples[N_SAMPLES], bool is_far, int64_t spent_ns, int64_t budget_ns,
+                          cost_model_run_fn *run, void *arg) {
     for (int round = 0; round < MAX_REPEATS; round++)
         for (int i = 0; i < N_SAMPLES; i++) {
             struct sample *sample = &samples[i];
-            if (!sample->probe.n_rows) continue;
+            if (!sample->probe.n_rows || (sample->probe.pos > 0) != is_far) continue;
             /* What is left of the budget goes to what is cheap and noisy; all have been run once. */
             if (round && spent_ns + sample->ns[0] > budget_ns) continue;
             sample->ns[sample->n] = run(arg, &sample->probe);
             spent_ns += sample->ns[sample->n++];
         }
+    return spent_ns;
+}
+
+static void run_probes(struct sample samples[N_SAMPLES], int64_t budget_ns, cost_model_run_fn *run, void *arg) {
+    /* The very first step touches memory for the first time. */
+    run(arg, &samples[0].probe);
+    /* Far ones last and together: what lies before them has to be computed. They get a third of the time. */
+    int64_t near_ns = budget_ns / 3 * 2;
+    run_rounds(samples, true, run_rounds(samples, false, 0, near_ns, run, arg), budget_ns, run, arg);
+}
+
+/* More than a quarter of the repeated points took half as long again at times, or hardly any could be repeated. */
+static bool do_repeats_disagree(const struct sample samples[N_SAMPLES]) {
+    int n_points = 0, n_repeated = 0, n_odd = 0;
+    for (int i = 0; i < N_SAMPLES; i++) {
+        int64_t least_ns = samples[i].ns[0], most_ns = samples[i].ns[0];
+        for (int k = 1; k < samples[i].n; k++) {
+            if (samples[i].ns[k] < least_ns) least_ns = samples[i].ns[k];
+            if (samples[i].ns[k] > most_ns) most_ns = samples[i].ns[k];
+        }
+        n_points += samples[i].n > 0;
+        n_repeated += samples[i].n > 1;
+        n_odd += samples[i].n > 1 && (double)most_ns > ODD_REPEAT * (double)least_ns;
+    }
+    return 4 * n_odd > n_repeated || 4 * n_repeated < n_points;
 }
 
 static double per(double difference_ns, double n) {
@@ -221,6 +246,7 @@ void cost_model_measure(struct cost_model *model, const struct cost_model_limits
     }
     base->n_points = n_table;
     model->source = COST_MODEL_MEASURED;
+    model->is_disturbed = do_repeats_disagree(samples);
     reset_regimes(model);
 }
 

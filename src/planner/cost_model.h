@@ -25,6 +25,8 @@ enum cost_model_source { COST_MODEL_GUESSED, COST_MODEL_READ, COST_MODEL_MEASURE
 struct cost_model {
     char key[COST_MODEL_KEY_BYTES]; /* what it is valid for, one line */
     enum cost_model_source source;
+    bool is_disturbed; /* the measurement's repeats disagree: something else ran; good for now, to be measured anew at
+                          the next start */
     struct step_cost base; /* as measured, read or guessed */
     /* Measured by predicted, of late. */
     struct {
@@ -53,7 +55,8 @@ struct cost_model_probe {
     int n_sequences, n_rows, pos, n_logit_rows;
 };
 
-/* Runs a probe and returns how long it took. Each sequence has blocks of its own. */
+/* Runs a probe and returns how long it took. Each sequence has blocks of its own. All probes at position 0 come before
+ * those behind it. */
 typedef int64_t cost_model_run_fn(void *arg, const struct cost_model_probe *probe);
 
 struct cost_model_limits {

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define ANSWERS_REMEMBERED 16
+
 void commit_rows(const struct plan_item *item) {
     struct sequence *sequence = item->sequence;
     REQUIRE(item->from == sequence->n_computed);
@@ -16,7 +18,15 @@ void commit_token(const struct plan_item *item, uint32_t token) {
     sequence->tokens[sequence->n_tokens++] = token;
 }
 
+/* What forecasts assume of answers that go on. */
+static void note_answer(const struct sequence *sequence, struct plan_state *state) {
+    int n = sequence->n_tokens - sequence->n_prompt;
+    if (n < 1 || sequence->is_cancelled) return;
+    state->answer_tokens += state->answer_tokens > 0 ? (n - state->answer_tokens) / ANSWERS_REMEMBERED : n;
+}
+
 void commit_retire(struct sequence *sequence, struct plan_state *state) {
+    note_answer(sequence, state);
     kv_table_release(&sequence->kv);
     sequence->state = SEQ_FREE;
     for (int i = 0; i < state->n_sequences; i++) {

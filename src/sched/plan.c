@@ -5,6 +5,9 @@
 #include "sched/prefill.h"
 #include "sched/room.h"
 
+#define REMEMBERED_NS 20e9
+#define RELAXED_AFTER_NS INT64_C(5000000000)
+
 enum status plan_init(struct plan *plan, const struct plan_limits *limits) {
     size_t n = (size_t)limits->max_sequences;
     REQUIRE(limits->max_rows >= 1 && limits->max_logit_rows >= limits->max_sequences);
@@ -41,13 +44,32 @@ void plan_add(struct plan *plan, struct sequence *sequence, int from, int to) {
     plan->n_logit_rows += to - logits_from;
 }
 
+/* Between plans as many decode as the one before planned. */
+static void note_decode_rows(const struct plan *plan, struct plan_state *state, int64_t now_ns) {
+    double passed = (double)(now_ns - state->last_plan_ns) / REMEMBERED_NS;
+    if (state->last_plan_ns && passed > 0)
+        state->decode_rows += (plan->n_decode_rows - state->decode_rows) * (passed / (1 + passed));
+    state->last_plan_ns = now_ns;
+}
+
+/* Long steps are for batch work alone: who comes meanwhile waits for their end, so a short pause between interactive
+ * requests is not enough. */
+static void note_urgency(struct plan_state *state, int64_t now_ns) {
+    for (int i = 0; i < state->n_sequences; i++)
+        if (state->sequences[i]->terms.service_class == TERMS_INTERACTIVE) state->last_interactive_ns = now_ns;
+    bool is_alone = !state->last_interactive_ns || now_ns - state->last_interactive_ns > RELAXED_AFTER_NS;
+    state->urgency = is_alone ? STEP_RELAXED : STEP_PROMPT;
+}
+
 void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns) {
+    note_decode_rows(plan, state, now_ns);
+    note_urgency(state, now_ns);
     plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_decode_rows = 0;
     plan->shape = (struct step_shape){0};
     state->n_steps++;
     room_make(state);
     decode_plan(plan, state);
-    plan->limit_ns = step_bound_ns(&state->cost, &state->limits.step, &plan->shape);
+    plan->limit_ns = step_bound_ns(&state->cost, &state->limits.step, &plan->shape, state->urgency);
     prefill_plan(plan, state, now_ns);
     plan->predicted_ns = step_cost_ns(&state->cost, &plan->shape);
 }

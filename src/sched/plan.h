@@ -49,7 +49,12 @@ struct plan_state {
     struct kv_groups *groups;
     struct step_cost cost;
     struct policy policy;
-    uint64_t n_steps; /* planned */
+    uint64_t n_steps;     /* planned */
+    double answer_tokens; /* of late, a decaying mean over answers that ended; 0: none yet */
+    double decode_rows;   /* of late, a decaying mean over time of those that decode */
+    int64_t last_plan_ns;
+    int64_t last_interactive_ns; /* the last plan that knew of interactive work */
+    enum step_urgency urgency;   /* of the last plan */
     int64_t n_preempted;
 };
 

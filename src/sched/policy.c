@@ -1,6 +1,8 @@
 #include "sched/policy.h"
 
-enum { LEVEL_RESUMED, LEVEL_OVERDUE, LEVEL_URGENT, LEVEL_FAIR, LEVELS_OF_A_CLASS };
+#define STORM_PROMPTS 4 /* a heavy tenant with fewer waiting is no storm, but has sent long ones */
+
+enum { LEVEL_RESUMED, LEVEL_OVERDUE, LEVEL_URGENT, LEVEL_FAIR, LEVEL_HELD, LEVEL_YIELDING, LEVELS_OF_A_CLASS };
 
 void policy_init(struct policy *policy, enum policy_kind kind) {
     *policy = (struct policy){.kind = kind};
@@ -21,16 +23,14 @@ int policy_tenant(struct policy *policy, uint64_t id, double weight, const bool 
     if (chosen < 0) return (int)(id % TERMS_MAX_TENANTS);
     policy->ids[chosen] = id;
     policy->is_known[chosen] = true;
-    policy->is_waiting[chosen] = false;
+    policy->is_waiting[chosen] = policy->is_heavy[chosen] = false;
     policy->weights[chosen] = weight;
     policy->received[chosen] = policy->start;
     return chosen;
 }
 
 int64_t policy_due_ns(const struct terms *terms) {
-    int64_t due = INT64_MAX;
-    if (terms->promise_ns)
-        due = terms->arrival_ns + (int64_t)((double)(terms->promise_ns - terms->arrival_ns) * POLICY_LATE_FACTOR);
+    int64_t due = terms->promise_ns ? terms->promise_ns + terms->slack_ns : INT64_MAX;
     return terms->deadline_ns && terms->deadline_ns < due ? terms->deadline_ns : due;
 }
 
@@ -46,7 +46,8 @@ void policy_refresh(struct policy *policy, const struct policy_prompt *prompts, 
     double least = -1;
     for (int t = 0; t < TERMS_MAX_TENANTS; t++) {
         if (!waits[t]) continue;
-        if (!policy->is_waiting[t] && policy->received[t] < policy->start) policy->received[t] = policy->start;
+        double earliest = policy->start - POLICY_CREDIT_NS / policy->weights[t];
+        if (!policy->is_waiting[t] && policy->received[t] < earliest) policy->received[t] = earliest;
         if (least < 0 || policy->received[t] < least) least = policy->received[t];
     }
     for (int t = 0; t < TERMS_MAX_TENANTS; t++) policy->is_waiting[t] = waits[t];
@@ -113,11 +114,33 @@ static void rank_fairly(const struct policy *policy, struct policy_prompt *promp
         const struct terms *terms = prompt->terms;
         int t = terms->tenant;
         work[t] += (double)prompt->work_ns;
-        prompt->level = LEVEL_FAIR;
         prompt->key = policy->received[t] - policy->start + work[t] / policy->weights[t];
+        prompt->level = LEVEL_FAIR;
+        if (terms->hold_ns > now_ns) prompt->level = LEVEL_HELD;
         if (prompt->is_resumed) prompt->level = LEVEL_RESUMED;
         if (!prompt->is_resumed && is_overdue(terms, now_ns)) prompt->level = LEVEL_OVERDUE;
-        if (prompt->level != LEVEL_FAIR) prompt->key = (double)terms->arrival_ns;
+        if (prompt->level == LEVEL_RESUMED || prompt->level == LEVEL_OVERDUE) prompt->key = (double)terms->arrival_ns;
+    }
+}
+
+/* Heavy tenants give way to the others as long as they have received more than one of those that wait. */
+static void find_yielding(const struct policy *policy, struct policy_prompt *prompts, int n) {
+    double least = -1;
+    bool has_light = false;
+    int n_waiting[TERMS_MAX_TENANTS] = {0};
+    for (int i = 0; i < n; i++) {
+        int t = prompts[i].terms->tenant;
+        n_waiting[t]++;
+        if (prompts[i].terms->service_class == TERMS_BATCH || policy->is_heavy[t]) continue;
+        if (!has_light || policy->received[t] < least) least = policy->received[t];
+        has_light = true;
+    }
+    for (int i = 0; i < n; i++) {
+        struct policy_prompt *prompt = &prompts[i];
+        int t = prompt->terms->tenant;
+        bool is_storm = policy->is_heavy[t] && n_waiting[t] >= STORM_PROMPTS;
+        prompt->is_yielding = has_light && is_storm && policy->received[t] >= least;
+        if (prompt->is_yielding && prompt->level > LEVEL_OVERDUE) prompt->level = LEVEL_YIELDING;
     }
 }
 
@@ -136,8 +159,8 @@ static void find_urgent(struct policy_prompt *prompts, int n, int64_t now_ns, co
         prompt->is_keepable = has_promise && (double)now_ns + wall_ns <= (double)due + slip_ns;
         if (!prompt->is_keepable) continue;
         end_ns += wall_ns;
-        /* The next decision comes a step later. */
-        if (end_ns + (double)pace->limit_ns >= (double)due) n_urgent = i + 1;
+        /* The next decision comes a step later, and the last step of a prompt is a whole one. */
+        if (end_ns + 2 * (double)pace->limit_ns >= (double)due) n_urgent = i + 1;
     }
     for (int i = 0; i < n_urgent; i++) {
         struct policy_prompt *prompt = &prompts[order[i]];
@@ -181,6 +204,7 @@ void policy_order(const struct policy *policy, struct policy_prompt *prompts, in
     }
     sort(prompts, n_prompts, order, is_shorter);
     rank_fairly(policy, prompts, n_prompts, now_ns, order);
+    find_yielding(policy, prompts, n_prompts);
     sort(prompts, n_prompts, order, is_due_before);
     find_urgent(prompts, n_prompts, now_ns, pace, order);
     apply_classes(policy, prompts, n_prompts, pace);

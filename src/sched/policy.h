@@ -4,12 +4,16 @@
  *   1. sequences that had a token already and must be computed anew (preempted);
  *   2. interactive before batch, except that batch gets BATCH_SHARE of the work while both wait;
  *   3. in a class: overdue prompts, oldest first. A prompt is overdue patience + 4 x promised time after its arrival;
- *   4. urgent ones, earliest due first. Due is 1.25 x the promised time, or the deadline if that is earlier. As long as
+ *   4. urgent ones, earliest due first. Due is promise plus slack, or the deadline if that is earlier. As long as
  *      all prompts with promises can be served by their dues in that order, none is urgent; one that can no longer be
- *      on time is not urgent either, so that it does not make others late. Batch promises are not reservations;
+ *      on time is not urgent either, so that it does not make others late, nor one of 7. Batch promises are not
+ * reservations;
  *   5. the rest by weighted fair queueing over tenants, shortest remaining prefill first within one: ascending
  *      (work the tenant received beyond the others + its work up to this prompt) / its weight. Between tenants with one
- *      prompt each that is shortest first; who sends more waits behind its own work.
+ *      prompt each that is shortest first; who sends more waits behind its own work;
+ *   6. those that admission holds back for the sake of promises made before, in the same order;
+ *   7. those of tenants that send far more than their share and have several waiting, while they have received more
+ *      than another that waits.
  * Who waits for another prompt's blocks lends it its place.
  * Nobody starves: an overdue prompt waits for older ones of its class only, at most max_sequences of them, with at
  * least a quarter (batch: BATCH_SHARE of a quarter) of the time.
@@ -24,7 +28,7 @@
 #include "sched/terms.h"
 
 #define POLICY_BATCH_SHARE 0.05
-#define POLICY_LATE_FACTOR 1.25 /* a promise is kept if the first token comes within this times what was promised */
+#define POLICY_CREDIT_NS 1e9 /* work that a tenant which paused may be ahead of the others */
 #define POLICY_INTERACTIVE_PATIENCE_NS INT64_C(60000000000)
 #define POLICY_BATCH_PATIENCE_NS INT64_C(600000000000)
 
@@ -35,8 +39,9 @@ struct policy {
     uint64_t ids[TERMS_MAX_TENANTS];
     bool is_known[TERMS_MAX_TENANTS];   /* ids is set */
     double weights[TERMS_MAX_TENANTS];  /* > 0 */
-    double received[TERMS_MAX_TENANTS]; /* work / weight, never less than the common start of those that wait */
+    double received[TERMS_MAX_TENANTS]; /* work / weight; at the end of a pause no less than start - credit */
     bool is_waiting[TERMS_MAX_TENANTS]; /* has a prompt */
+    bool is_heavy[TERMS_MAX_TENANTS];   /* sends far more than its share, says admission */
     double start;                       /* least received of those that wait */
     double batch_credit_ns;             /* work that batch may do ahead of interactive */
     bool has_class[TERMS_N_CLASSES];    /* some prompt of it waits */
@@ -51,6 +56,7 @@ struct policy_prompt {
     /* Filled by policy_order: */
     int level;
     double key;
+    bool is_yielding; /* its tenant is heavy and gives way to another's prompt */
     bool is_keepable; /* has a promise that can still be kept */
 };
 
@@ -64,7 +70,7 @@ int policy_tenant(struct policy *policy, uint64_t id, double weight, const bool 
 /* When a promise becomes late: INT64_MAX if none was made. */
 int64_t policy_due_ns(const struct terms *terms);
 
-/* Must see all prompts before each policy_order: tenants that return start level with the others. */
+/* Must see all prompts before each policy_order: tenants that return start a little ahead of the others. */
 void policy_refresh(struct policy *policy, const struct policy_prompt *prompts, int n_prompts);
 
 /* Fills order[n_prompts] with indices, first to be served first.   Cost: three insertion sorts. */

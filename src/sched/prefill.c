@@ -34,7 +34,7 @@ static int list_prompts(struct plan *plan, const struct plan_state *state, const
     for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
         if (sequence->is_cancelled || sequence->is_paused || sequence_is_decoding(sequence)) continue;
-        int from = sequence->state == SEQ_WAITING ? sequence->n_cached_tokens : sequence->n_computed;
+        int from = sequence->state == SEQ_WAITING ? sequence->terms.n_cached : sequence->n_computed;
         plan->candidates[n] = sequence;
         plan->prompts[n++] =
             (struct policy_prompt){.terms = &sequence->terms,
@@ -76,8 +76,8 @@ static void add_chunk(struct plan *plan, struct plan_state *state, struct sequen
 }
 
 void prefill_plan(struct plan *plan, struct plan_state *state, int64_t now_ns) {
-    struct step_pace pace =
-        step_bound_pace(&state->cost, &state->limits.step, &plan->shape, state->limits.max_prefill_rows);
+    struct step_pace pace = step_bound_pace(&state->cost, &state->limits.step, &plan->shape, state->urgency,
+                                            state->limits.max_prefill_rows);
     int n_prompts = list_prompts(plan, state, &pace);
     policy_refresh(&state->policy, plan->prompts, n_prompts);
     policy_order(&state->policy, plan->prompts, n_prompts, now_ns, &pace, plan->order);

@@ -31,7 +31,7 @@ struct sequence {
     struct kv_table kv;
     int n_done;          /* positions below it have been computed, or found, once: rows below it are computed again */
     int n_preempted;     /* times it lost its blocks; while it waits after that it has no time of its own */
-    int n_cached_tokens; /* found when it started; while it waits, those that are expected */
+    int n_cached_tokens; /* found, computed by others */
     struct terms terms;
     uint64_t last_decode_step; /* number of the step that planned its last decode row */
     int n_bypassed;            /* sequences that started while this one waited for blocks */

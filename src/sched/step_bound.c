@@ -4,16 +4,20 @@ static int64_t longer(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-int64_t step_bound_ns(const struct step_cost *cost, const struct step_limits *limits, const struct step_shape *decode) {
-    if (limits->is_unbounded) return STEP_COST_MAX_NS;
-    if (decode->n_rows > 0) return longer(limits->target_itl_ns, step_cost_ns(cost, decode) / 2 * 3);
+int64_t step_bound_ns(const struct step_cost *cost, const struct step_limits *limits, const struct step_shape *decode,
+                      enum step_urgency urgency) {
     struct step_shape one = {.n_rows = 1};
-    return longer(limits->max_step_ns, 2 * step_cost_ns(cost, &one));
+    int64_t bound_ns = longer(limits->max_step_ns, 2 * step_cost_ns(cost, &one));
+    if (limits->is_unbounded) return STEP_COST_MAX_NS;
+    if (decode->n_rows > 0) bound_ns = longer(limits->target_itl_ns, step_cost_ns(cost, decode) / 2 * 3);
+    if (urgency == STEP_RELAXED)
+        bound_ns = longer(bound_ns, longer(limits->batch_step_ns, 20 * step_cost_ns(cost, &one)));
+    return bound_ns;
 }
 
 struct step_pace step_bound_pace(const struct step_cost *cost, const struct step_limits *limits,
-                                 const struct step_shape *decode, int max_rows) {
-    struct step_pace pace = {.limit_ns = step_bound_ns(cost, limits, decode),
+                                 const struct step_shape *decode, enum step_urgency urgency, int max_rows) {
+    struct step_pace pace = {.limit_ns = step_bound_ns(cost, limits, decode, urgency),
                              .decode_ns = step_cost_ns(cost, decode),
                              .key_ns = cost->prefill_key_ns * cost->correction,
                              .stretch = 1};

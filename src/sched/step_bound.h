@@ -1,7 +1,8 @@
 /* step_bound: how long a step may take (L), and what that leaves for prompts.
  *
  * With somebody decoding: L = max(target_itl_ns, 1.5 x a step of the decode rows alone), so prompts get a third of the
- * time or more. With nobody decoding: L = max(max_step_ns, 2 x a step of one row).
+ * time or more. With nobody decoding: L = max(max_step_ns, 2 x a step of one row). With nothing but batch work for a
+ * while: L = max(batch_step_ns, 20 x a step of one row), as long steps waste less.
  * Thread: any.   Memory: plain values. */
 #ifndef KVICK_SCHED_STEP_BOUND_H
 #define KVICK_SCHED_STEP_BOUND_H
@@ -13,11 +14,15 @@
 
 struct step_limits {
     bool is_unbounded; /* no L at all: a prompt is run in as few steps as rows allow */
-    int64_t target_itl_ns, max_step_ns;
+    int64_t target_itl_ns, max_step_ns, batch_step_ns;
 };
 
+/* Whom the step is for: somebody who waits for tokens, or nobody but batch work. */
+enum step_urgency { STEP_PROMPT, STEP_RELAXED };
+
 /* decode: the decode rows of the step. */
-int64_t step_bound_ns(const struct step_cost *cost, const struct step_limits *limits, const struct step_shape *decode);
+int64_t step_bound_ns(const struct step_cost *cost, const struct step_limits *limits, const struct step_shape *decode,
+                      enum step_urgency urgency);
 
 /* How fast prompts advance beside given decode rows; good for comparing prompts, not exact to a step. */
 struct step_pace {
@@ -30,7 +35,7 @@ struct step_pace {
 
 /* max_rows: prompt rows of a step at most, >= 1. */
 struct step_pace step_bound_pace(const struct step_cost *cost, const struct step_limits *limits,
-                                 const struct step_shape *decode, int max_rows);
+                                 const struct step_shape *decode, enum step_urgency urgency, int max_rows);
 
 /* Work left of a prompt with rows [from, to) to run. */
 int64_t step_bound_work_ns(const struct step_cost *cost, const struct step_pace *pace, int from, int to);

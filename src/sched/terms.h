@@ -14,8 +14,11 @@ struct terms {
     enum terms_class service_class;
     int tenant;   /* slot of policy_tenant, < TERMS_MAX_TENANTS */
     int priority; /* within class and tenant, the lower the earlier */
+    int n_cached; /* tokens of the prompt whose KV was there when it came: what is expected to be found */
     int64_t arrival_ns;
     int64_t promise_ns;  /* the first token's predicted time; 0: none was made */
+    int64_t slack_ns;    /* so much after promise_ns the promise is still kept */
+    int64_t hold_ns;     /* until then the others of its class go first, as it would make them late; 0: no such time */
     int64_t deadline_ns; /* after it the first token is worth nothing; 0: none */
 };
 

@@ -76,6 +76,21 @@ ok "no trace" refuses 1 "No such file" replay nowhere.jsonl "$model"
 ok "no words" refuses 2 "TRACE.jsonl" replay
 ok "no sequences" refuses 2 "--max-num-seqs: 0" replay "$trace" "$model" --max-num-seqs 0
 
+printf '%s\n' '{"kvick_trace": 1, "name": "load", "load": 2}' >"$trace"
+for i in $(seq 0 19); do
+    echo "{\"arrival_ms\": $((100 * i)), \"prompt_tokens\": 100, \"output_tokens\": 5, \"deadline_ms\": 1, \"deadline_solo_x\": 3}" >>"$trace"
+done
+ok "sim runs" run sim "$trace" "$model" --max-num-seqs 32
+ok "sim ends every request" holds 'r["summary"]["finished"] + r["summary"]["refused"] == 20 and r["totals"]["steps"] > 0'
+ok "the load is reached" holds \
+    'abs((q[19]["arrival_ms"] - q[0]["arrival_ms"]) * 2 / r["cost"]["work_ms"] - 1) < 0.01'
+ok "a bound is told" holds '1 <= r["cost"]["bound_in_time"] <= 20'
+ok "nothing is too late to be known" holds 'all(x["ttft_ms"] > 0 for x in q if x["outcome"] == "finished")'
+ok "fcfs runs" run sim "$trace" "$model" --policy fcfs --chunk 0
+ok "an unknown policy" refuses 2 "'luck'" sim "$trace" "$model" --policy luck
+ok "too small a cache" refuses 1 "--kv-cache-memory-bytes: 1000" replay "$trace" "$model" --kv-cache-memory-bytes 1000
+ok "pools are told" grep -q "kv pool" <("$kvick" sim "$trace" "$model" -v 2>&1 >/dev/null)
+
 ok "verify agrees" run verify "$model"
 ok "and says so" test "$(sed -n 2p "$out")" = "1 distinct answer in 32"
 first=$(head -1 "$out")

@@ -55,7 +55,10 @@ static struct engine *start_engine(const struct exact_options *exact, int max_se
                                      .max_sequences = max_sequences,
                                      .kv_tokens = kv_tokens,
                                      .max_logit_rows = max_sequences > 16 ? max_sequences : 16,
-                                     .has_prefix_cache = exact->has_prefix_cache};
+                                     .has_prefix_cache = exact->has_prefix_cache,
+                                     .policy = exact->is_fcfs ? POLICY_FCFS : POLICY_PROMISES,
+                                     .target_itl_ns = exact->target_itl_ms * INT64_C(1000000),
+                                     .max_step_ns = exact->max_step_ms * INT64_C(1000000)};
     struct status_note note = {0};
     struct engine *engine;
     if (engine_create(&engine, &options, &note)) fail_msg("%s", note.text);

@@ -24,6 +24,18 @@ static void set_no_prefix_cache(struct exact_options *options, int i) {
     options->has_prefix_cache = i == 0;
 }
 
+static void set_policy(struct exact_options *options, int i) {
+    options->is_fcfs = i == 1;
+}
+
+static void set_target_itl_ms(struct exact_options *options, int i) {
+    options->target_itl_ms = i;
+}
+
+static void set_max_step_ms(struct exact_options *options, int i) {
+    options->max_step_ms = i;
+}
+
 static void set_threads_decode(struct exact_options *options, int i) {
     options->decode_threads = i;
 }
@@ -40,6 +52,9 @@ static const struct toggle {
                {"chunk", 6, set_chunk},
                {"block-tokens", 3, set_block_tokens},
                {"no-prefix-cache", 2, set_no_prefix_cache},
+               {"policy", 2, set_policy},
+               {"target-itl-ms", 2, set_target_itl_ms},
+               {"max-step-ms", 2, set_max_step_ms},
                {"threads-decode", 2, set_threads_decode},
                {"no-pin", 2, set_no_pin}};
 

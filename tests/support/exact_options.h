@@ -10,7 +10,9 @@
 struct exact_options {
     int threads, chunk, block_tokens; /* chunk 0: the whole prompt */
     bool has_prefix_cache;
-    int decode_threads; /* 0: as threads */
+    bool is_fcfs;
+    int target_itl_ms, max_step_ms; /* 0: no bound */
+    int decode_threads;             /* 0: as threads */
     bool is_unpinned;
 };
 

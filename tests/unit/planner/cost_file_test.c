@@ -67,6 +67,7 @@ static void what_is_saved_is_loaded(void **state) {
     struct cost_model saved = make_model(2), loaded = make_model(2);
     saved.base.rows_ns[3] = saved.base.rows_ns[2] + 12345.678;
     saved.base.decode_row_ns = 0.1;
+    saved.is_disturbed = true;
     assert_false(cost_file_load(&loaded, folder));
     assert_int_equal(cost_file_save(&saved, folder, &note), STATUS_OK);
     assert_true(cost_file_load(&loaded, folder));
@@ -75,6 +76,7 @@ static void what_is_saved_is_loaded(void **state) {
     for (int i = 0; i < saved.base.n_points; i++) assert_true(loaded.base.rows_ns[i] >= saved.base.rows_ns[i]);
     assert_true(loaded.base.rows_ns[3] == saved.base.rows_ns[3]);
     assert_true(loaded.base.decode_row_ns == 0.1);
+    assert_true(loaded.is_disturbed);
     assert_int_equal(each_file(NULL), 1);
 }
 

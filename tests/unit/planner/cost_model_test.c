@@ -118,6 +118,16 @@ static void noise_leaves_it_monotone_and_near(void **state) {
         check_close(predicted_prefill(0, rows), true_ns(rows, rows * (rows + 1) / 2.0, 0, 0, 1), 0.2);
 }
 
+static void a_disturbance_is_noticed(void **state) {
+    (void)state;
+    struct machine quiet = {.noise = 0.1}, shaken = {.stolen_every = 3};
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &quiet);
+    assert_false(model.is_disturbed);
+    cost_model_measure(&model, &limits, run, &shaken);
+    assert_true(model.is_disturbed);
+}
+
 static void ttft_follows_the_machine(void **state) {
     (void)state;
     struct machine machine = {0};
@@ -217,6 +227,7 @@ int main(void) {
         cmocka_unit_test(measuring_finds_the_coefficients),
         cmocka_unit_test(the_table_keeps_its_stairs),
         cmocka_unit_test(noise_leaves_it_monotone_and_near),
+        cmocka_unit_test(a_disturbance_is_noticed),
         cmocka_unit_test(ttft_follows_the_machine),
         cmocka_unit_test(windows_bound_the_keys),
         cmocka_unit_test(the_budget_bounds_repeats_not_points),

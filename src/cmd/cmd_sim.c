@@ -1,0 +1,67 @@
+#include "bench/simulate.h"
+#include "cmd/cmd.h"
+#include "cmd/cmd_engine.h"
+#include "cmd/cmd_trace.h"
+#include "engine/cost_setup.h"
+#include "weights/gguf.h"
+
+static int read_n_vocab(const struct gguf *gguf) {
+    const struct gguf_tensor *embed = gguf_tensor_find(gguf, "token_embd.weight");
+    return embed && embed->n_dims == 2 && embed->dims[1] <= INT32_MAX ? (int)embed->dims[1] : 0;
+}
+
+static enum status simulate(const struct options *options, struct cmd_trace *opened, const struct cmd_engine *model,
+                            struct status_note *note) {
+    struct outcomes outcomes;
+    struct model_config config;
+    struct kernel_table kernels;
+    struct cost_model cost;
+    enum status status = forward_read_config(&config, model->gguf, note);
+    config.n_vocab = read_n_vocab(model->gguf);
+    if (!status && config.n_vocab == 0) status = status_fail(note, STATUS_FORMAT, "token_embd.weight is missing");
+    if (!status) status = trace_check_ids(&opened->trace, config.n_vocab, note);
+    if (status) return status;
+    kernel_table_choose(&kernels, model->options.tiers);
+    cost_setup_init(&cost, &model->options, &config, &kernels, gguf_file_bytes(model->gguf));
+    struct simulate_options how = {
+        .step = {.is_unbounded = !model->options.target_itl_ns && !model->options.max_step_ns,
+                 .target_itl_ns = model->options.target_itl_ns,
+                 .max_step_ns = model->options.max_step_ns},
+        .policy = model->options.policy,
+        .max_chunk = model->options.max_chunk,
+        .block_tokens = model->options.block_tokens,
+        .max_context = model->options.max_context,
+        .max_sequences = model->options.max_sequences,
+        .kv_tokens = model->options.kv_tokens,
+        .n_vocab = config.n_vocab,
+        .has_prefix_cache = model->options.has_prefix_cache};
+    cost_model_fill(&cost, &how.cost);
+    status = cmd_trace_weigh(opened, &how.cost, cost.source, how.max_chunk, how.has_prefix_cache, note);
+    if (status) return status;
+    if (outcomes_init(&outcomes, &opened->trace))
+        status = status_fail(note, STATUS_NOMEM, "no memory for %d requests", opened->trace.n_requests);
+    if (!status) status = simulate_run(&how, opened->scale, opened->solo_ns, &outcomes, note);
+    if (!status) status = cmd_trace_print(opened, &outcomes, !options->summary);
+    outcomes_deinit(&outcomes);
+    return status;
+}
+
+int cmd_sim(const struct options *options, int n_words, const char **words) {
+    struct status_note note = {0};
+    struct cmd_trace opened;
+    struct cmd_engine model = {0};
+    int exit_code = cmd_trace_check("sim", options, n_words);
+    if (exit_code) return exit_code;
+    enum status status = cmd_trace_open(&opened, words[0], &note);
+    if (!status) {
+        struct cmd_engine_needs needs = {
+            .min_context = opened.trace.max_context, .max_sequences = (int)options->max_num_seqs, .is_serving = true};
+        status = cmd_engine_open_file(&model, n_words > 1 ? words[1] : CMD_TRACE_DEFAULT_MODEL, options, &needs, &note);
+        if (!status) {
+            status = simulate(options, &opened, &model, &note);
+            cmd_engine_close(&model);
+        }
+        cmd_trace_close(&opened);
+    }
+    return status ? cmd_fail(NULL, status, &note) : 0;
+}

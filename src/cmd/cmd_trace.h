@@ -1,0 +1,37 @@
+/* cmd_trace: what replay and sim share: a trace, the work that a cost model sees in it, and the printed result. */
+#ifndef KVICK_CMD_CMD_TRACE_H
+#define KVICK_CMD_CMD_TRACE_H
+
+#include "base/options.h"
+#include "bench/outcomes.h"
+#include "bench/work.h"
+#include "planner/cost_model.h"
+
+#define CMD_TRACE_DEFAULT_MODEL "smollm2"
+
+struct cmd_trace {
+    struct trace trace;
+    struct work *work; /* [n_requests] */
+    int64_t *solo_ns;  /* [n_requests] */
+    double scale;      /* of the arrivals */
+    int n_bound;       /* requests that could be in time at best */
+    const char *cost_source;
+};
+
+/* Whether the words and options make sense; prints the usage and returns its exit status if not, else 0. */
+int cmd_trace_check(const char *command, const struct options *options, int n_words);
+
+/* Errors: as trace_read, with the path in note. */
+WARN_UNUSED enum status cmd_trace_open(struct cmd_trace *opened, const char *path, struct status_note *note);
+void cmd_trace_close(struct cmd_trace *opened);
+
+/* Finds work, scale and bound. Errors: STATUS_NOMEM. */
+WARN_UNUSED enum status cmd_trace_weigh(struct cmd_trace *opened, const struct step_cost *cost,
+                                        enum cost_model_source source, int max_chunk, bool has_cache,
+                                        struct status_note *note);
+
+/* Errors: STATUS_NOMEM. */
+WARN_UNUSED enum status cmd_trace_print(const struct cmd_trace *opened, const struct outcomes *outcomes,
+                                        bool with_requests);
+
+#endif

@@ -1,0 +1,252 @@
+#include "sched/admission.h"
+
+#include "base/mem.h"
+
+#define MAX_OVERTAKING 0.8 /* share of time that newcomers are reckoned to take at most */
+#define RESERVE 0.5
+#define MIN_RETRY_NS INT64_C(1000000) /* 0 says never */
+
+enum status admission_init(struct admission *admission, const struct admission_limits *limits, int max_sequences) {
+    *admission =
+        (struct admission){.limits = *limits, .anyway_ns = mem_alloc_array((size_t)max_sequences + 1, sizeof(int64_t))};
+    enum status status = forecast_init(&admission->forecast, max_sequences);
+    if (!admission->anyway_ns) status = STATUS_NOMEM;
+    if (status) admission_deinit(admission);
+    return status;
+}
+
+void admission_deinit(struct admission *admission) {
+    forecast_deinit(&admission->forecast);
+    mem_free(admission->anyway_ns);
+    admission->anyway_ns = NULL;
+}
+
+const char *admission_reason_name(enum admission_reason reason) {
+    static const char *const names[] = {
+#define XX(name, word, text) word,
+        ADMISSION_REASON_MAP(XX)
+#undef XX
+    };
+    return names[reason];
+}
+
+const char *admission_reason_text(enum admission_reason reason) {
+    static const char *const texts[] = {
+#define XX(name, word, text) text,
+        ADMISSION_REASON_MAP(XX)
+#undef XX
+    };
+    return texts[reason];
+}
+
+int admission_tenant(struct plan_state *state, uint64_t id, double weight) {
+    bool in_use[TERMS_MAX_TENANTS] = {false};
+    for (int i = 0; i < state->n_sequences; i++) in_use[state->sequences[i]->terms.tenant] = true;
+    return policy_tenant(&state->policy, id, weight, in_use);
+}
+
+/* ---- what can never be ---- */
+
+static enum admission_reason check_size(const struct admission *admission, const struct plan_state *state,
+                                        const struct admission_candidate *candidate) {
+    const struct admission_limits *limits = &admission->limits;
+    int max_prompt = limits->max_prompt[candidate->terms.service_class];
+    if (candidate->n_prompt > limits->max_context || candidate->max_new > limits->max_context - candidate->n_prompt)
+        return ADMISSION_CONTEXT;
+    int n_computed = candidate->n_prompt + (candidate->max_new > 1 ? candidate->max_new - 1 : 0);
+    for (int g = 0; g < state->groups->n_groups; g++)
+        if (kv_groups_n_peak(state->groups, g, n_computed, state->limits.max_rows) >
+            state->groups->groups[g].pool.n_blocks)
+            return ADMISSION_POOL;
+    if (max_prompt && candidate->n_prompt > max_prompt) return ADMISSION_INPUT_CAP;
+    return ADMISSION_ADMITTED;
+}
+
+static enum admission_reason check_queue(const struct admission *admission, const struct plan_state *state,
+                                         const struct terms *terms) {
+    int max_waiting = admission->limits.max_waiting[terms->service_class], n_waiting = 0, n_own = 0;
+    if (state->n_sequences >= state->limits.max_sequences) return ADMISSION_QUEUE;
+    if (!max_waiting) max_waiting = state->limits.max_sequences;
+    for (int i = 0; i < state->n_sequences; i++) {
+        const struct sequence *sequence = state->sequences[i];
+        bool is_waiting = sequence->n_tokens == sequence->n_prompt && !sequence->is_cancelled;
+        if (!is_waiting || sequence->terms.service_class != terms->service_class) continue;
+        n_waiting++;
+        n_own += sequence->terms.tenant == terms->tenant;
+    }
+    if (n_waiting >= max_waiting) return ADMISSION_QUEUE;
+    double room = (max_waiting - n_waiting) * state->policy.weights[terms->tenant];
+    return admission->limits.has_tenants && n_own >= room ? ADMISSION_TENANT_QUEUE : ADMISSION_ADMITTED;
+}
+
+/* ---- when it will be ---- */
+
+/* When a first token is late enough for others to be held back: a part of the slack is for what forecasts do not know,
+ * but a step of it is what one that goes last in the same step may cost. */
+static int64_t hold_limit_ns(const struct terms *terms, int64_t step_ns) {
+    int64_t spare_ns = terms->slack_ns - (int64_t)((double)terms->slack_ns * RESERVE);
+    if (spare_ns < step_ns) spare_ns = step_ns < terms->slack_ns ? step_ns : terms->slack_ns;
+    int64_t limit_ns = terms->promise_ns + spare_ns, due_ns = policy_due_ns(terms);
+    return limit_ns < due_ns ? limit_ns : due_ns;
+}
+
+/* Promises that the forecast with the candidate breaks and the one without it keeps; with step_ns > 0 those that it
+ * nearly breaks as well. *out_end_ns: when the last of them has its first token. */
+static int count_broken(const struct admission *admission, int n_sequences, int64_t step_ns, int64_t *out_end_ns) {
+    int n = 0;
+    *out_end_ns = admission->forecast.begin_ns;
+    for (int i = 0; i < n_sequences; i++) {
+        const struct forecast_sequence *sequence = &admission->forecast.sequences[i];
+        bool is_promise = sequence->terms->promise_ns && sequence->terms->service_class == TERMS_INTERACTIVE;
+        if (!is_promise || sequence->is_yielding) continue;
+        int64_t limit_ns = step_ns ? hold_limit_ns(sequence->terms, step_ns) : policy_due_ns(sequence->terms);
+        if (sequence->first_token_ns <= limit_ns || admission->anyway_ns[i] > limit_ns) continue;
+        n++;
+        if (sequence->first_token_ns > *out_end_ns) *out_end_ns = sequence->first_token_ns;
+    }
+    return n;
+}
+
+/* When the first of those that wait is through: then there is room for one more. */
+static int64_t first_end_ns(struct admission *admission, const struct plan_state *state, int64_t now_ns) {
+    struct forecast *forecast = &admission->forecast;
+    int64_t first = INT64_MAX;
+    forecast_load(forecast, state, now_ns);
+    forecast_run(forecast, state);
+    for (int i = 0; i < forecast->n_sequences; i++) {
+        int64_t end = forecast->sequences[i].first_token_ns;
+        if (end && end < first) first = end;
+    }
+    if (first == INT64_MAX) first = forecast->now_ns + state->limits.step.max_step_ns;
+    return first;
+}
+
+static int64_t work_of(const struct plan_state *state, int from, int to, struct step_pace *out_pace) {
+    struct step_shape decode = {0};
+    for (int i = 0; i < state->n_sequences; i++)
+        if (sequence_is_decoding(state->sequences[i]))
+            step_cost_add_decode(&state->cost, &decode, state->sequences[i]->n_computed);
+    *out_pace =
+        step_bound_pace(&state->cost, &state->limits.step, &decode, state->urgency, state->limits.max_prefill_rows);
+    return step_bound_work_ns(&state->cost, out_pace, from, to);
+}
+
+/* Newcomers of the same tenant go first if they are shorter, those of others if they are shorter than all that the
+ * tenant has waiting up to this prompt, or whatever they are if it is heavy. */
+static int64_t stretched(const struct admission *admission, const struct plan_state *state,
+                         const struct admission_candidate *candidate, int64_t estimate_ns, int64_t now_ns) {
+    if (candidate->terms.service_class == TERMS_BATCH) return estimate_ns;
+    struct step_pace pace;
+    int64_t own_ns = work_of(state, candidate->n_cached, candidate->n_prompt, &pace), others_ns = own_ns;
+    int tenant = candidate->terms.tenant;
+    for (int i = 0; i < state->n_sequences; i++) {
+        const struct sequence *sequence = state->sequences[i];
+        if (sequence->is_cancelled || sequence->terms.tenant != tenant || sequence_is_decoding(sequence)) continue;
+        int64_t ns = step_bound_work_ns(&state->cost, &pace, sequence->n_computed, sequence->n_tokens);
+        if (ns <= own_ns) others_ns += ns;
+    }
+    others_ns =
+        state->policy.is_heavy[tenant] ? INT64_MAX : (int64_t)((double)others_ns / state->policy.weights[tenant]);
+    double share =
+        load_share(&admission->load, tenant, own_ns, others_ns, state->policy.is_heavy, now_ns) * pace.stretch;
+    return (int64_t)((double)estimate_ns / (1 - (share < MAX_OVERTAKING ? share : MAX_OVERTAKING)));
+}
+
+static struct admission_answer refuse(enum admission_reason reason, int64_t estimate_ns, int64_t retry_after_ns) {
+    return (struct admission_answer){.reason = reason,
+                                     .estimate_ns = estimate_ns,
+                                     .retry_after_ns = retry_after_ns < MIN_RETRY_NS ? MIN_RETRY_NS : retry_after_ns};
+}
+
+/* Forecast with the candidate in the queue. Returns how many promises it breaks, when the last of those is through, and
+ * the candidate's own time. */
+static int try_place(struct admission *admission, const struct plan_state *state,
+                     const struct admission_candidate *candidate, int64_t now_ns, int64_t step_ns,
+                     int64_t *out_broken_end_ns, int64_t *out_estimate_ns) {
+    struct forecast *forecast = &admission->forecast;
+    forecast_load(forecast, state, now_ns);
+    int n_others = forecast->n_sequences;
+    forecast_add(forecast, state, &candidate->terms, candidate->n_prompt, candidate->n_cached, candidate->logits_from,
+                 candidate->max_new);
+    forecast_run(forecast, state);
+    *out_estimate_ns = forecast->sequences[n_others].first_token_ns - now_ns;
+    return count_broken(admission, n_others, step_ns, out_broken_end_ns);
+}
+
+static void forecast_anyway(struct admission *admission, const struct plan_state *state, int64_t now_ns) {
+    struct forecast *forecast = &admission->forecast;
+    forecast_load(forecast, state, now_ns);
+    forecast_run(forecast, state);
+    for (int i = 0; i < forecast->n_sequences; i++) admission->anyway_ns[i] = forecast->sequences[i].first_token_ns;
+}
+
+/* With nobody else there, when would its first token come? */
+static int64_t solo_ns(struct admission *admission, const struct plan_state *state,
+                       const struct admission_candidate *candidate, int64_t now_ns) {
+    struct forecast *forecast = &admission->forecast;
+    forecast_load(forecast, state, now_ns);
+    forecast->n_sequences = 0;
+    for (int g = 0; g < state->groups->n_groups; g++)
+        forecast->n_free_blocks[g] = state->groups->groups[g].pool.n_blocks;
+    forecast_add(forecast, state, &candidate->terms, candidate->n_prompt, candidate->n_cached, candidate->logits_from,
+                 candidate->max_new);
+    forecast_run(forecast, state);
+    return forecast->sequences[0].first_token_ns - now_ns;
+}
+
+static struct admission_answer answer_in_time(struct admission *admission, const struct plan_state *state,
+                                              const struct admission_candidate *candidate, int64_t now_ns) {
+    struct admission_candidate placed = *candidate;
+    const struct terms *terms = &candidate->terms;
+    int64_t max_estimate_ns = admission->limits.max_estimate_ns[terms->service_class], broken_end_ns, estimate_ns;
+    struct step_pace pace;
+    work_of(state, 0, 1, &pace);
+    forecast_anyway(admission, state, now_ns);
+    int n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, &broken_end_ns, &estimate_ns);
+    if (state->policy.kind == POLICY_FCFS)
+        return (struct admission_answer){.reason = ADMISSION_ADMITTED, .estimate_ns = estimate_ns};
+    if (n_broken > 0) {
+        /* In its place it would make others late: it gets a later one. */
+        placed.terms.hold_ns = broken_end_ns;
+        n_broken = try_place(admission, state, &placed, now_ns, 0, &broken_end_ns, &estimate_ns);
+    }
+    estimate_ns = stretched(admission, state, candidate, estimate_ns, now_ns);
+    if (terms->deadline_ns && now_ns + estimate_ns > terms->deadline_ns) {
+        int64_t too_late_ns = now_ns + estimate_ns - terms->deadline_ns;
+        if (now_ns + solo_ns(admission, state, candidate, now_ns) > terms->deadline_ns)
+            return (struct admission_answer){.reason = ADMISSION_DEADLINE, .estimate_ns = estimate_ns};
+        return refuse(ADMISSION_DEADLINE, estimate_ns, too_late_ns);
+    }
+    if (max_estimate_ns && estimate_ns > max_estimate_ns)
+        return refuse(ADMISSION_WAIT, estimate_ns, estimate_ns - max_estimate_ns);
+    if (n_broken > 0) return refuse(ADMISSION_PROMISE, estimate_ns, broken_end_ns - now_ns);
+    return (struct admission_answer){
+        .reason = ADMISSION_ADMITTED, .hold_ns = placed.terms.hold_ns, .estimate_ns = estimate_ns};
+}
+
+struct admission_answer admission_answer(struct admission *admission, const struct plan_state *state,
+                                         const struct admission_candidate *candidate, int64_t now_ns) {
+    enum admission_reason reason = check_size(admission, state, candidate);
+    if (reason) return (struct admission_answer){.reason = reason};
+    reason = check_queue(admission, state, &candidate->terms);
+    if (reason) return refuse(reason, 0, first_end_ns(admission, state, now_ns) - now_ns);
+    return answer_in_time(admission, state, candidate, now_ns);
+}
+
+struct terms admission_accept(struct admission *admission, struct plan_state *state,
+                              const struct admission_candidate *candidate, const struct admission_answer *answer,
+                              int64_t now_ns) {
+    struct terms terms = candidate->terms;
+    struct step_pace pace;
+    REQUIRE(answer->reason == ADMISSION_ADMITTED);
+    int64_t work_ns = work_of(state, candidate->n_cached, candidate->n_prompt, &pace);
+    terms.promise_ns = now_ns + answer->estimate_ns;
+    terms.slack_ns = (int64_t)((double)answer->estimate_ns * ADMISSION_LATE_SHARE);
+    /* Nothing is decided within a step. */
+    if (terms.slack_ns < pace.limit_ns) terms.slack_ns = pace.limit_ns;
+    terms.hold_ns = answer->hold_ns;
+    terms.n_cached = candidate->n_cached;
+    load_add(&admission->load, terms.tenant, work_ns, now_ns);
+    load_find_heavy(&admission->load, state->policy.weights, state->policy.is_heavy);
+    return terms;
+}
