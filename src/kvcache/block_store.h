@@ -16,7 +16,7 @@ struct block_store {
 WARN_UNUSED enum status block_store_init(struct block_store *store, const struct kv_layout *layout);
 void block_store_deinit(struct block_store *store);
 
-/* K [head_dim][block_tokens] and V [block_tokens][head_dim] of one (layer, block, kv head). */
+/* K and V of one (layer, block, kv head), laid out as kv_layout.h says. */
 void *block_store_k(const struct block_store *store, int layer, uint32_t block_idx, int kv_head);
 void *block_store_v(const struct block_store *store, int layer, uint32_t block_idx, int kv_head);
 
