@@ -73,6 +73,14 @@ static enum status check_room(struct run *run) {
                        run->ids.n_ids, max_context);
 }
 
+static struct sampling read_sampling(const struct options *options) {
+    return (struct sampling){.temperature = (float)options->temperature,
+                             .top_k = (int)options->top_k,
+                             .top_p = (float)options->top_p,
+                             .min_p = (float)options->min_p,
+                             .seed = (uint64_t)options->seed};
+}
+
 static struct request *make_request(struct run *run) {
     const struct options *options = run->options;
     int n_prompt = (int)run->ids.n_ids, room = run->model.options.max_context - n_prompt;
@@ -82,11 +90,7 @@ static struct request *make_request(struct run *run) {
         status_fail(&run->note, STATUS_NOMEM, "no memory for %d tokens", n_prompt + max_new);
         return NULL;
     }
-    request->sampling = (struct sampling){.temperature = (float)options->temperature,
-                                          .top_k = (int)options->top_k,
-                                          .top_p = (float)options->top_p,
-                                          .min_p = (float)options->min_p,
-                                          .seed = (uint64_t)options->seed};
+    request->sampling = read_sampling(options);
     int n_vocab = tokenizer_n_vocab(run->tokenizer);
     for (int id = 0; id < n_vocab && request->n_stop_tokens < REQUEST_MAX_STOP_TOKENS; id++)
         if (tokenizer_is_end_of_generation(run->tokenizer, id))
@@ -138,7 +142,7 @@ struct rates {
 
 static struct rates rates_of(const struct phase_stats *stats) {
     struct rates rates = {.n_computed = stats->n_prompt_tokens - stats->n_cached_tokens};
-    rates.prefill_ms = (double)stats->prefill_own_ns / 1e6;
+    rates.prefill_ms = (double)stats->part_ns[PHASE_PREFILL_OWN] / 1e6;
     rates.first_ms = stats->first_token_ns ? phase_stats_ms(stats->submitted_ns, stats->first_token_ns) : 0;
     rates.prefill_tok_s = rates.prefill_ms > 0 ? rates.n_computed / rates.prefill_ms * 1e3 : 0;
     rates.n_decoded = stats->n_new_tokens > 1 ? stats->n_new_tokens - 1 : 0;
@@ -164,7 +168,7 @@ static void print_lines(const struct run *run, const struct phase_stats *stats, 
 }
 
 static enum status print_json(const struct run *run, const struct request *request, enum finish_reason reason) {
-    static const char *const reasons[] = {"stop", "length", "cancelled"};
+    static const char *const reasons[] = {"stop", "length", "cancelled", "unread"};
     const struct phase_stats *stats = &request->stats;
     struct rates rates = rates_of(stats);
     json_t *ids = json_array();
@@ -330,8 +334,7 @@ static enum status load_model(struct run *run, const char *model) {
 }
 
 static enum status check_options(const struct options *options, struct status_note *note) {
-    struct sampling sampling = {
-        (float)options->temperature, (int)options->top_k, (float)options->top_p, (float)options->min_p, 0, 0};
+    struct sampling sampling = read_sampling(options);
     if (options->max_tokens < 1 || options->max_tokens > INT32_MAX)
         return status_fail(note, STATUS_INVALID, "--max-tokens: %ld is not within 1..%d", options->max_tokens,
                            INT32_MAX);

@@ -1,55 +1,19 @@
 #include "engine/engine.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/seqlock.h"
-#include "base/thread.h"
-#include "engine/step_batch.h"
-#include "kvcache/block_store.h"
+#include "engine/engine_state.h"
+#include "engine/harvest.h"
+#include "engine/inbox.h"
+#include "engine/outbox.h"
 #include "sched/commit.h"
-#include "sched/plan.h"
 
 #define MAX_INBOX 1024
 #define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
-
-struct engine {
-    struct engine_options options;
-    struct thread thread;
-    struct ring inbox, outbox;
-    atomic_bool must_end; /* relaxed: the message that follows wakes the engine */
-
-    /* Owned by the engine thread from here on. */
-    struct thread_pool *pool;
-    struct kernel_table kernels;
-    struct block_store store;
-    struct block_pool blocks;
-    struct prefix_index index;
-    struct forward *forward;
-    struct sampler sampler;
-    struct plan plan;
-    struct plan_state state;
-    struct step_batch batch;
-    float *logits;              /* [max_logit_rows][n_vocab] */
-    struct sequence *sequences; /* [max_sequences] */
-    struct request **requests;  /* [max_sequences] of the sequence with the same number */
-    struct engine_stats stats;
-    int64_t step_start_ns;
-
-    /* Read by others. */
-    struct model_config model;
-    size_t weight_bytes;
-    _Atomic uint64_t shared_stats[SEQLOCK_WORDS(struct engine_stats)]; /* a copy of stats, by stats_lock */
-    struct seqlock stats_lock;
-
-    /* The start: written by the engine thread before is_ready is posted. */
-    enum status start_status;
-    struct status_note start_note;
-    struct ring is_ready;
-};
+#define IDLE_POLL_MS 1         /* how late a reader's progress is seen when nothing else is to be done */
 
 /* ---- start and end ---- */
 
@@ -78,19 +42,24 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     struct plan_limits limits = {options->max_sequences, options->max_chunk, options->max_logit_rows};
     engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
-    engine->requests = mem_alloc_array(n, sizeof *engine->requests);
+    engine->slots = mem_alloc_array(n, sizeof *engine->slots);
+    engine->hidden = mem_alloc_array((size_t)options->max_chunk * (size_t)engine->model.d_model, sizeof(float));
+    engine->pooled = mem_alloc_array(n * (size_t)engine->model.d_model, sizeof(double));
+    engine->mask_words = mem_alloc_array(n * SAMPLER_MASK_WORDS(engine->model.n_vocab), sizeof(uint32_t));
+    engine->picks = mem_alloc_array((size_t)options->max_logit_rows + n, sizeof *engine->picks);
     engine->state = (struct plan_state){.limits = limits,
                                         .sequences = mem_alloc_array(n, sizeof *engine->state.sequences),
                                         .pool = &engine->blocks,
                                         .index = options->has_prefix_cache ? &engine->index : NULL,
                                         .block_tokens = options->block_tokens};
-    bool has_memory = engine->logits && engine->sequences && engine->requests && engine->state.sequences;
+    bool has_memory = engine->logits && engine->sequences && engine->slots && engine->state.sequences &&
+                      engine->hidden && engine->pooled && engine->mask_words && engine->picks;
     for (size_t i = 0; has_memory && i < n; i++) {
         engine->sequences[i].blocks = mem_alloc_array(max_blocks, sizeof(block_id));
         has_memory = engine->sequences[i].blocks != NULL;
     }
     if (has_memory && !plan_init(&engine->plan, &limits) && !step_batch_init(&engine->batch, &limits) &&
-        !sampler_init(&engine->sampler, engine->model.n_vocab))
+        !sampler_init(&engine->sampler, engine->model.n_vocab, options->n_threads, &engine->kernels))
         return STATUS_OK;
     return status_fail(note, STATUS_NOMEM, "no memory for %d sequences of %d tokens", options->max_sequences,
                        options->max_context);
@@ -116,7 +85,11 @@ static enum status load(struct engine *engine, struct status_note *note) {
 static void unload(struct engine *engine) {
     for (int i = 0; engine->sequences && i < engine->options.max_sequences; i++) mem_free(engine->sequences[i].blocks);
     mem_free(engine->sequences);
-    mem_free(engine->requests);
+    mem_free(engine->slots);
+    mem_free(engine->hidden);
+    mem_free(engine->pooled);
+    mem_free(engine->mask_words);
+    mem_free(engine->picks);
     mem_free(engine->state.sequences);
     mem_free(engine->logits);
     plan_deinit(&engine->plan);
@@ -129,127 +102,29 @@ static void unload(struct engine *engine) {
     thread_pool_destroy(&engine->pool);
 }
 
-/* ---- requests ---- */
-
-static void send(struct engine *engine, const struct event *event) {
-    /* plan waits for room before a step, and admissions are bounded by the inbox: this cannot overflow. */
-    if (ring_push(&engine->outbox, event)) BUG("outbox overflow");
-}
-
-static void go_home(struct engine *engine, struct request *request, struct event event) {
-    request->stats.finished_ns = clock_now_ns();
-    event.request_id = request->id;
-    event.request = request;
-    send(engine, &event);
-}
-
-/* What can never be answered is refused before any work. */
-static enum status check_request(const struct engine *engine, struct request *request) {
-    int n_vocab = engine->model.n_vocab;
-    struct status_note *note = &request->note;
-    if (request->n_prompt < 1) return status_fail(note, STATUS_INVALID, "the prompt has no tokens");
-    if (request->max_new < 0) return status_fail(note, STATUS_INVALID, "max_tokens %d is negative", request->max_new);
-    if (request->n_prompt > engine->options.max_context ||
-        request->max_new > engine->options.max_context - request->n_prompt)
-        return status_fail(note, STATUS_LIMIT,
-                           "the prompt has %d tokens and may be answered with %d, the context holds %d",
-                           request->n_prompt, request->max_new, engine->options.max_context);
-    for (int i = 0; i < request->n_prompt; i++)
-        if (request->tokens[i] >= (uint32_t)n_vocab)
-            return status_fail(note, STATUS_INVALID, "prompt token %d is %u, not below the vocabulary's %d", i,
-                               request->tokens[i], n_vocab);
-    if (request->logits && (request->logits_from < 0 || request->logits_from >= request->n_prompt))
-        return status_fail(note, STATUS_INVALID, "logits from position %d of a prompt of %d", request->logits_from,
-                           request->n_prompt);
-    return sampler_check(&request->sampling, note);
-}
-
-static int find_free_slot(const struct engine *engine) {
-    for (int i = 0; i < engine->options.max_sequences; i++)
-        if (engine->sequences[i].state == SEQ_FREE) return i;
-    return -1;
-}
-
-static void admit(struct engine *engine, struct request *request) {
-    int slot = find_free_slot(engine);
-    enum status status = check_request(engine, request);
-    if (!status && slot < 0)
-        status = status_fail(&request->note, STATUS_BUSY, "%d requests are running", engine->options.max_sequences);
-    if (status) {
-        go_home(engine, request, (struct event){.kind = EVENT_REFUSED, .status = status});
-        return;
-    }
-    struct sequence *sequence = &engine->sequences[slot];
-    *sequence = (struct sequence){.state = SEQ_WAITING,
-                                  .request_id = request->id,
-                                  .tokens = request->tokens,
-                                  .n_prompt = request->n_prompt,
-                                  .n_tokens = request->n_prompt,
-                                  .max_tokens = request->n_prompt + request->max_new,
-                                  .logits_from = request->logits ? request->logits_from : request->n_prompt,
-                                  .has_cache = request->has_cache,
-                                  .blocks = sequence->blocks};
-    engine->requests[slot] = request;
-    engine->state.sequences[engine->state.n_sequences++] = sequence;
-    request->stats.admitted_ns = clock_now_ns();
-    request->stats.n_prompt_tokens = request->n_prompt;
-    send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id});
-}
-
-static struct request *request_of(const struct engine *engine, const struct sequence *sequence) {
-    return engine->requests[sequence - engine->sequences];
-}
-
-static void finish(struct engine *engine, struct sequence *sequence, enum finish_reason reason) {
-    struct request *request = request_of(engine, sequence);
-    request->stats.n_cached_tokens = sequence->n_cached_tokens;
-    request->stats.n_new_tokens = sequence->n_tokens - sequence->n_prompt;
-    commit_retire(sequence, &engine->state);
-    go_home(engine, request, (struct event){.kind = EVENT_FINISHED, .reason = reason});
-}
-
-/* plan: the step that was made, NULL if only the pool and the sequences changed. */
-static void publish_stats(struct engine *engine, const struct plan *plan) {
-    struct engine_stats stats = engine->stats;
-    if (plan) {
-        stats.layer_ops = forward_counts(engine->forward);
-        stats.n_steps++;
-        stats.n_rows += plan->n_rows;
-        stats.n_prefill_rows += plan->n_rows - plan->n_decode_rows;
-    }
-    stats.n_running = engine->state.n_sequences;
-    stats.n_free_blocks = engine->blocks.n_free;
-    stats.n_reusable_blocks = engine->blocks.n_reusable;
-    stats.n_held_blocks = engine->blocks.n_held;
-    engine->stats = stats;
-    seqlock_write(&engine->stats_lock, engine->shared_stats, &stats, sizeof stats);
-}
-
-static void cancel(struct engine *engine, uint64_t request_id) {
-    for (int i = 0; i < engine->state.n_sequences; i++) {
-        if (engine->state.sequences[i]->request_id != request_id) continue;
-        finish(engine, engine->state.sequences[i], FINISH_CANCELLED);
-        publish_stats(engine, NULL);
-        return;
-    }
-    /* An id that is unknown has finished meanwhile: nothing to do. */
-}
-
-/* Commands can be answered while half of the outbox is free: the other half is for what steps send. */
-static bool has_answer_room(const struct engine *engine) {
-    return ring_n_items(&engine->outbox) < ring_max_items(&engine->outbox) / 2;
-}
-
-static void read_inbox(struct engine *engine) {
-    struct command_message message;
-    if (engine->state.n_sequences == 0) ring_wait(&engine->inbox, -1);
-    while (has_answer_room(engine) && ring_pop(&engine->inbox, &message)) {
-        if (message.kind == COMMAND_SUBMIT) admit(engine, message.request);
-        if (message.kind == COMMAND_CANCEL) cancel(engine, message.request_id);
-    }
-}
-
 /* ---- a step ---- */
+
+static void publish_stats(struct engine *engine) {
+    struct engine_stats *stats = &engine->stats;
+    stats->layer_ops = forward_counts(engine->forward);
+    stats->n_running = engine->state.n_sequences;
+    stats->n_free_blocks = engine->blocks.n_free;
+    stats->n_reusable_blocks = engine->blocks.n_reusable;
+    stats->n_held_blocks = engine->blocks.n_held;
+    seqlock_write(&engine->stats_lock, engine->shared_stats, stats, sizeof *stats);
+}
+
+/* Between layers: whether nobody is left who wants the step's results. Requests that come are admitted meanwhile. */
+static bool is_abandoned(void *arg) {
+    struct engine *engine = arg;
+    if (atomic_load_explicit(&engine->must_end, memory_order_relaxed)) return true;
+    if (ring_n_items(&engine->inbox) == 0) return false;
+    inbox_read(engine);
+    if (!engine->n_cancelled) return false;
+    for (int i = 0; i < engine->plan.n_items; i++)
+        if (!engine->plan.items[i].sequence->is_cancelled) return false;
+    return true;
+}
 
 static void make_copies(struct engine *engine) {
     for (int i = 0; i < engine->plan.n_copies; i++)
@@ -257,89 +132,56 @@ static void make_copies(struct engine *engine) {
     commit_copies(&engine->plan, &engine->state);
 }
 
-static bool is_stop_token(const struct request *request, uint32_t token) {
-    for (int i = 0; i < request->n_stop_tokens; i++)
-        if (request->stop_tokens[i] == token) return true;
-    return false;
-}
-
-/* Stamps of the step that ended now. */
-static void account(struct engine *engine, const struct plan_item *item, int64_t now_ns) {
-    struct phase_stats *stats = &request_of(engine, item->sequence)->stats;
-    int64_t step_ns = now_ns - engine->step_start_ns;
-    if (item->from < item->sequence->n_prompt) {
-        if (!stats->prefill_start_ns) stats->prefill_start_ns = engine->step_start_ns;
-        stats->prefill_end_ns = now_ns;
-        stats->prefill_own_ns += step_ns;
-        stats->n_prefill_steps++;
-    } else {
-        stats->decode_own_ns += step_ns;
+/* What every request's time is spent on from this step's start on. */
+static void switch_phases(struct engine *engine) {
+    for (int i = 0; i < engine->plan.n_items; i++) {
+        const struct plan_item *item = &engine->plan.items[i];
+        struct engine_slot *slot = engine_slot_of(engine, item->sequence);
+        bool is_prefill = item->from < item->sequence->n_prompt;
+        slot->last_step = engine->stats.n_steps;
+        phase_stats_switch(&slot->request->stats, is_prefill ? PHASE_PREFILL_OWN : PHASE_DECODE, engine->step_start_ns);
     }
-    if (!item->is_sampled) return;
-    if (!stats->first_token_ns) stats->first_token_ns = now_ns;
-    stats->last_token_ns = now_ns;
-}
-
-static void hand_out_logits(struct engine *engine, const struct plan_item *item, const float *logits) {
-    struct request *request = request_of(engine, item->sequence);
-    size_t n_vocab = (size_t)engine->model.n_vocab;
-    int n_rows = item->to - item->logits_from;
-    if (!request->logits || item->from >= request->n_prompt) return;
-    memcpy(request->logits + (size_t)(item->logits_from - request->logits_from) * n_vocab, logits,
-           (size_t)n_rows * n_vocab * sizeof(float));
-}
-
-/* Commits one item; logits: those of its wanted rows. */
-static void commit_item(struct engine *engine, const struct plan_item *item, const float *logits, int64_t now_ns) {
-    struct sequence *sequence = item->sequence;
-    struct request *request = request_of(engine, sequence);
-    account(engine, item, now_ns);
-    commit_rows(item, &engine->state);
-    hand_out_logits(engine, item, logits);
-    if (!item->is_sampled) {
-        if (sequence->n_computed == sequence->max_tokens) finish(engine, sequence, FINISH_LENGTH);
-        return;
+    for (int i = 0; i < engine->state.n_sequences; i++) {
+        const struct sequence *sequence = engine->state.sequences[i];
+        struct engine_slot *slot = engine_slot_of(engine, sequence);
+        if (slot->last_step == engine->stats.n_steps || sequence->state == SEQ_WAITING) continue;
+        phase_stats_switch(&slot->request->stats, sequence->is_paused ? PHASE_BLOCKED : PHASE_PREFILL_LOST,
+                           engine->step_start_ns);
     }
-    const float *last = logits + (size_t)(item->to - item->logits_from - 1) * (size_t)engine->model.n_vocab;
-    uint32_t token = sampler_pick(&engine->sampler, &request->sampling, last, (uint32_t)sequence->n_tokens);
-    commit_token(item, token);
-    if (is_stop_token(request, token)) {
-        finish(engine, sequence, FINISH_STOP);
-        return;
-    }
-    send(engine, &(struct event){.kind = EVENT_TOKEN, .request_id = request->id, .token = token});
-    if (sequence->n_tokens == sequence->max_tokens) finish(engine, sequence, FINISH_LENGTH);
 }
 
-static void run_step(struct engine *engine) {
+/* False if there was nothing to compute. */
+static bool run_step(struct engine *engine) {
     engine->step_start_ns = clock_now_ns();
+    outbox_watch_readers(engine, engine->step_start_ns);
     plan_make(&engine->plan, &engine->state);
-    if (engine->plan.n_items == 0) return;
+    switch_phases(engine);
+    if (engine->plan.n_items == 0) return false;
     make_copies(engine);
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, engine->options.block_tokens);
-    forward_run(engine->forward, &batch, engine->logits);
-    int64_t now_ns = clock_now_ns();
-    const float *logits = engine->logits;
-    for (int i = 0; i < engine->plan.n_items; i++) {
-        const struct plan_item item = engine->plan.items[i];
-        commit_item(engine, &item, logits, now_ns);
-        logits += (size_t)(item.to - item.logits_from) * (size_t)engine->model.n_vocab;
+    engine->is_in_step = true;
+    bool is_done = forward_run(engine->forward, &batch, engine->logits);
+    if (is_done) harvest_step(engine, &batch, clock_now_ns());
+    engine->is_in_step = false;
+    engine->stats.n_steps++;
+    engine->stats.n_abandoned_steps += !is_done;
+    if (is_done) {
+        engine->stats.n_rows += engine->plan.n_rows;
+        engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
     }
-    publish_stats(engine, &engine->plan);
+    outbox_finish_cancelled(engine);
+    return true;
 }
 
-/* Waits until the reader has made room for whatever a step can send. */
-static bool has_outbox_room(const struct engine *engine) {
-    size_t n_free = ring_max_items(&engine->outbox) - ring_n_items(&engine->outbox);
-    return n_free >= 2 * (size_t)engine->options.max_sequences;
-}
-
-/* Requests that were never admitted, as far as the outbox has room: who does not read keeps them anyway. */
-static void send_unread_home(struct engine *engine) {
-    struct command_message message;
-    while (ring_n_items(&engine->outbox) < ring_max_items(&engine->outbox) && ring_pop(&engine->inbox, &message))
-        if (message.kind == COMMAND_SUBMIT)
-            go_home(engine, message.request, (struct event){.kind = EVENT_FINISHED, .reason = FINISH_CANCELLED});
+/* One round of the loop; waits where nothing can be done. */
+static void turn(struct engine *engine) {
+    if (engine->state.n_sequences == 0) ring_wait(&engine->inbox, -1);
+    inbox_read(engine);
+    bool has_run = outbox_has_step_room(engine) && run_step(engine);
+    publish_stats(engine);
+    /* Nothing tells when a reader goes on, so this looks again a little later. */
+    bool waits_for_reader = engine->state.n_sequences || !outbox_has_answer_room(engine);
+    if (!has_run && waits_for_reader) thread_sleep_ms(IDLE_POLL_MS);
 }
 
 static void engine_main(void *arg) {
@@ -347,16 +189,11 @@ static void engine_main(void *arg) {
     char done = 1;
     engine->start_status = load(engine, &engine->start_note);
     bool can_run = engine->start_status == STATUS_OK;
+    if (can_run) forward_watch(engine->forward, is_abandoned, engine);
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
-    while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) {
-        read_inbox(engine);
-        if (has_outbox_room(engine)) run_step(engine);
-        /* Nothing tells when the reader takes an event out, so this looks again a little later. */
-        bool waits_for_reader = !has_outbox_room(engine) || (!has_answer_room(engine) && !engine->state.n_sequences);
-        if (waits_for_reader) thread_sleep_ms(1);
-    }
-    while (engine->state.n_sequences > 0) finish(engine, engine->state.sequences[0], FINISH_CANCELLED);
-    send_unread_home(engine);
+    while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) turn(engine);
+    while (engine->state.n_sequences > 0) outbox_finish(engine, engine->state.sequences[0], FINISH_CANCELLED);
+    if (can_run) inbox_send_home(engine);
     unload(engine);
 }
 

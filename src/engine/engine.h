@@ -32,7 +32,9 @@ struct engine_options {
 /* A copy of what the engine counts, made once per step. */
 struct engine_stats {
     struct layer_ops_counts layer_ops;
-    int64_t n_steps, n_rows, n_prefill_rows, n_cached_tokens;
+    int64_t n_steps, n_abandoned_steps, n_rows, n_prefill_rows;
+    int64_t n_admitted, n_refused, n_finished; /* requests */
+    int64_t n_cancelled, n_unread;             /* of the finished: by the client or the end, for want of reading */
     int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
 };
 

@@ -8,18 +8,34 @@
 #include "base/mem.h"
 
 struct request *engine_client_make(const uint32_t *prompt, int n_prompt, int max_new) {
+    return engine_client_make_choices(prompt, n_prompt, max_new, 1);
+}
+
+struct request *engine_client_make_choices(const uint32_t *prompt, int n_prompt, int max_new, int n_choices) {
     if (n_prompt < 0 || max_new < 0 || n_prompt > INT_MAX - max_new) return NULL;
+    if (n_choices < 1 || n_choices > REQUEST_MAX_CHOICES) return NULL;
+    size_t n_tokens = (size_t)n_prompt + (size_t)max_new;
     struct request *request = mem_alloc(sizeof *request);
-    uint32_t *tokens = mem_alloc_array((size_t)n_prompt + (size_t)max_new + 1, sizeof *tokens);
+    uint32_t *tokens = mem_alloc_array(n_tokens * (size_t)n_choices + 1, sizeof *tokens);
     if (!request || !tokens) {
         mem_free(request);
         mem_free(tokens);
         return NULL;
     }
-    if (n_prompt) memcpy(tokens, prompt, (size_t)n_prompt * sizeof *tokens);
-    *request = (struct request){
-        .tokens = tokens, .n_prompt = n_prompt, .max_new = max_new, .has_cache = true, .sampling = {.top_p = 1}};
+    for (int i = 0; n_prompt && i < n_choices; i++)
+        memcpy(tokens + (size_t)i * n_tokens, prompt, (size_t)n_prompt * sizeof *tokens);
+    *request = (struct request){.tokens = tokens,
+                                .n_prompt = n_prompt,
+                                .max_new = max_new,
+                                .n_choices = n_choices,
+                                .has_cache = true,
+                                .sampling = {.top_p = 1}};
     return request;
+}
+
+const uint32_t *engine_client_answer(const struct request *request, int choice) {
+    size_t n_tokens = (size_t)request->n_prompt + (size_t)request->max_new;
+    return request->tokens + (size_t)choice * n_tokens + (size_t)request->n_prompt;
 }
 
 void engine_client_free(struct request **request) {
@@ -32,7 +48,12 @@ void engine_client_free(struct request **request) {
 enum status engine_client_submit(struct engine *engine, struct request *request) {
     static atomic_uint_least64_t last_id; /* relaxed: ids only have to differ */
     request->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
-    request->stats = (struct phase_stats){.submitted_ns = clock_now_ns()};
+    struct phase_stats before = request->stats;
+    request->stats = (struct phase_stats){.received_ns = before.received_ns, .open = PHASE_QUEUE};
+    for (int i = 0; i < PHASE_QUEUE; i++) request->stats.part_ns[i] = before.part_ns[i];
+    request->stats.submitted_ns = request->stats.open_ns = clock_now_ns();
+    request->n_told = 0;
+    atomic_store_explicit(&request->n_read, 0, memory_order_relaxed);
     struct command_message message = {.kind = COMMAND_SUBMIT, .request = request};
     return ring_push(engine_inbox(engine), &message) ? STATUS_BUSY : STATUS_OK;
 }
@@ -40,6 +61,10 @@ enum status engine_client_submit(struct engine *engine, struct request *request)
 bool engine_client_wait(struct engine *engine, int timeout_ms, struct event *out_event) {
     struct ring *outbox = engine_outbox(engine);
     return ring_pop(outbox, out_event) || (ring_wait(outbox, timeout_ms) && ring_pop(outbox, out_event));
+}
+
+void engine_client_acknowledge(struct request *request, int n_tokens) {
+    atomic_fetch_add_explicit(&request->n_read, n_tokens, memory_order_relaxed);
 }
 
 enum status engine_client_cancel(struct engine *engine, uint64_t request_id) {

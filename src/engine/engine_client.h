@@ -8,16 +8,24 @@
 
 /* A request with its tokens, prompt copied in; the rest is zero and may be filled before submit. NULL: no memory. */
 WARN_UNUSED struct request *engine_client_make(const uint32_t *prompt, int n_prompt, int max_new);
+WARN_UNUSED struct request *engine_client_make_choices(const uint32_t *prompt, int n_prompt, int max_new,
+                                                       int n_choices);
 void engine_client_free(struct request **request);
 
-/* Gives the request away until its last event. Errors: STATUS_BUSY when the inbox is full; the request is still the
- * caller's then. */
+/* The tokens of a choice behind the prompt: as many as its events told of, all of them when the request is home. */
+const uint32_t *engine_client_answer(const struct request *request, int choice);
+
+/* Gives the request away until its last event; its stats may hold the parts before. Errors: STATUS_BUSY when the inbox
+ * is full; the request is still the caller's then. */
 WARN_UNUSED enum status engine_client_submit(struct engine *engine, struct request *request);
 
 /* The next event, or false after timeout_ms (-1: wait for ever). */
 bool engine_client_wait(struct engine *engine, int timeout_ms, struct event *out_event);
 
-/* Late or unknown ids do nothing. Errors: STATUS_BUSY. */
+/* So many more of the request's tokens have reached their reader (see max_unread). Thread: any, until FINISHED. */
+void engine_client_acknowledge(struct request *request, int n_tokens);
+
+/* Seen by the engine between two layers. Late or unknown ids do nothing. Errors: STATUS_BUSY. */
 WARN_UNUSED enum status engine_client_cancel(struct engine *engine, uint64_t request_id);
 
 /* Submits and waits until the request is home again; for callers with one request at a time.

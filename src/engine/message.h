@@ -1,39 +1,94 @@
 /* message: everything that crosses between the engine thread and its clients.
  *
  * A request struct travels to the engine by the inbox and home by its last event (REFUSED or FINISHED); in between it
- * is the engine's and the client may touch nothing in it. Who made it frees it. */
+ * is the engine's, and the client may read the tokens and log-probabilities of which an event told, and touch nothing
+ * else. Who made it frees it, and what it points to lives as long. */
 #ifndef KVICK_ENGINE_MESSAGE_H
 #define KVICK_ENGINE_MESSAGE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
 #include "engine/phase_stats.h"
 #include "engine/sampler.h"
+#include "kvcache/prefix_index.h"
 
-#define REQUEST_MAX_STOP_TOKENS 16
+#define REQUEST_MAX_STOP_TOKENS 32
+#define REQUEST_MAX_CHOICES 128
 
 enum finish_reason {
-    FINISH_STOP,   /* a stop token was sampled; it is counted, but no event tells of it */
-    FINISH_LENGTH, /* max_new tokens, or nothing to sample */
-    FINISH_CANCELLED
+    FINISH_STOP,      /* a stop token was sampled, or no token was allowed; it is counted, but no event tells of it */
+    FINISH_LENGTH,    /* max_new tokens, or nothing to sample */
+    FINISH_CANCELLED, /* by the client, or with the engine */
+    FINISH_UNREAD     /* the client did not read for max_blocked_ns */
+};
+
+enum request_class { REQUEST_INTERACTIVE, REQUEST_BATCH, REQUEST_N_CLASSES };
+
+enum request_pooling { POOLING_NONE, POOLING_MEAN, POOLING_LAST };
+
+/* Which ids may come next: the seam for grammars. Called on the engine's thread between forward and sampling. */
+struct token_mask {
+    /* Sets the bits of the allowed ids (see sampler_ask); words come as zeros. False: all are allowed. */
+    bool (*fill)(void *arg, uint32_t choice, uint32_t *words);
+    void (*accept)(void *arg, uint32_t choice, uint32_t token); /* the choice's next token, stop tokens too */
+    void *arg;
+};
+
+struct request_choice {
+    enum finish_reason reason;
+    int n_new_tokens;
 };
 
 struct request {
-    uint64_t id;      /* set by engine_client_submit */
-    uint32_t *tokens; /* [n_prompt + max_new], the prompt in front; the engine appends */
+    uint64_t id; /* set by engine_client_submit */
+
+    /* What is asked. */
+    uint32_t *tokens; /* [n_choices][n_prompt + max_new], the prompt in front of each; the engine appends */
     int n_prompt, max_new;
+    int n_choices; /* answers to the one prompt, computed once; 1.. */
     struct sampling sampling;
     uint32_t stop_tokens[REQUEST_MAX_STOP_TOKENS];
     int n_stop_tokens;
-    bool has_cache; /* may use and fill the prefix cache */
-    /* Logits of prompt positions [logits_from, n_prompt): [n_prompt - logits_from][n_vocab]; NULL: none wanted */
-    float *logits;
+    int n_end_tokens;        /* of them, the first ones, which are the model's own */
+    bool ignore_eos;         /* those do not end the answer */
+    int min_new;             /* tokens before any stop token may come */
+    struct token_mask mask;  /* fill NULL: none */
+    bool has_cache;          /* may use and fill the prefix cache */
+    struct prefix_salt salt; /* whose prefixes it may meet; all zero: everybody's */
+
+    /* What comes beside the tokens; NULL: not wanted. None of the prompt's results comes from the cache. */
+    float *logits; /* of prompt positions [logits_from, n_prompt): [n_prompt - logits_from][n_vocab] */
     int logits_from;
+    int n_top_logprobs;
+    struct token_logprob *logprobs;        /* [n_choices][max_new][1 + n_top_logprobs], as sampler_logprobs */
+    struct token_logprob *prompt_logprobs; /* [n_prompt][1 + n_top_logprobs], none for the first token */
+    enum request_pooling pooling;          /* of the prompt's last hidden states, after the output norm; max_new is 0 */
+    bool is_normalised;                    /* to length 1 */
+    float *embedding;                      /* [d_model] with a pooling */
+
+    /* What the scheduler goes by. */
+    enum request_class class_;
+    uint64_t tenant_id;  /* 0: no tenant */
+    int tenant_weight;   /* share of the tenant beside others; 0 counts as 1 */
+    int priority;        /* within class and tenant, the lower the earlier */
+    int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
+
+    /* Back-pressure: it is not planned while max_unread of its tokens have not been acknowledged. */
+    int max_unread;         /* 0: never */
+    int64_t max_blocked_ns; /* it is cut after so long; 0: never */
+    atomic_int n_read;      /* by engine_client_acknowledge; relaxed: only a count */
+
     /* Filled on the way home. */
     struct phase_stats stats;
-    struct status_note note; /* why it was refused */
+    struct request_choice choices[REQUEST_MAX_CHOICES]; /* [n_choices] */
+    struct status_note note;                            /* why it was refused or cut */
+
+    /* The engine's own. */
+    int n_unfinished; /* choices */
+    int n_told;       /* tokens of all choices */
 };
 
 enum command_kind { COMMAND_SUBMIT, COMMAND_CANCEL, COMMAND_STOP_ENGINE };
@@ -44,13 +99,15 @@ struct command_message {
     uint64_t request_id;     /* CANCEL */
 };
 
-enum event_kind { EVENT_ADMITTED, EVENT_REFUSED, EVENT_TOKEN, EVENT_FINISHED };
+enum event_kind { EVENT_ADMITTED, EVENT_REFUSED, EVENT_TOKEN, EVENT_CHOICE_FINISHED, EVENT_FINISHED };
 
 struct event {
     enum event_kind kind;
     uint64_t request_id;
+    uint32_t choice;           /* TOKEN, CHOICE_FINISHED */
     uint32_t token;            /* TOKEN */
-    enum finish_reason reason; /* FINISHED */
+    int token_idx;             /* TOKEN: its number in the answer of the choice */
+    enum finish_reason reason; /* CHOICE_FINISHED; FINISHED: of the choice that was last */
     enum status status;        /* REFUSED */
     struct request *request;   /* REFUSED, FINISHED: it comes home */
 };

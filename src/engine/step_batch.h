@@ -6,9 +6,10 @@
 #include "sched/plan.h"
 
 struct step_batch {
-    uint32_t *tokens, *slots;         /* [max_rows] */
-    int32_t *positions, *logit_rows;  /* [max_rows] */
-    struct batch_sequence *sequences; /* [max_sequences] */
+    uint32_t *tokens, *slots;          /* [max_rows] */
+    int32_t *positions;                /* [max_rows] */
+    int32_t *logit_rows, *hidden_rows; /* [max_rows] */
+    struct batch_sequence *sequences;  /* [max_sequences] */
 };
 
 WARN_UNUSED enum status step_batch_init(struct step_batch *step, const struct plan_limits *limits);

@@ -39,6 +39,9 @@ typedef void gate_fn(float *gate, const float *up, int64_t n);
 /* x += y; n elements. */
 typedef void add_fn(float *x, const float *y, int64_t n);
 
+/* out[i] = exp((x[i] - shift) / divisor), +0 for NaN; divisor > 0. n elements. */
+typedef void softmax_weights_fn(const float *x, float shift, float divisor, float *out, int64_t n);
+
 /* Rotates the first 2 * n_pairs values of each head in place. angles: [n_pairs][2] = cosine, sine of this row.
  * x: [n_heads] heads, head_stride floats apart. Pairs are (2i, 2i+1) for pairs, (i, i + n_pairs) for halves. */
 typedef void rope_fn(float *x, const float *angles, int n_heads, int head_stride, int n_pairs);

@@ -14,6 +14,8 @@ struct forward {
     struct model_weights weights;
     struct activations act;
     struct layer_ops *ops;
+    forward_watch_fn *watch; /* may be NULL */
+    void *watch_arg;
 };
 
 static const struct arch *find_arch(const char *name) {
@@ -117,13 +119,30 @@ static void compute_logits(struct forward *forward, const struct model_batch *ba
     ops->tensor_fetch(ops, logits, out_logits);
 }
 
-void forward_run(struct forward *forward, const struct model_batch *batch, float *out_logits) {
+void forward_watch(struct forward *forward, forward_watch_fn *watch, void *arg) {
+    forward->watch = watch;
+    forward->watch_arg = arg;
+}
+
+void forward_hidden(struct forward *forward, const struct model_batch *batch, float *out) {
+    struct layer_ops *ops = forward->ops;
+    struct tensor_ref rows = activations_rows(forward->act.normed, batch->n_hidden_rows);
+    ops->gather_rows(ops, activations_rows(forward->act.hidden, batch->n_rows), batch->hidden_rows, rows);
+    ops->rms_norm(ops, rows, &forward->weights.output_norm, forward->config.norm_eps, rows);
+    ops->tensor_fetch(ops, rows, out);
+}
+
+bool forward_run(struct forward *forward, const struct model_batch *batch, float *out_logits) {
     REQUIRE(batch->n_rows >= 1 && batch->n_rows <= forward->act.max_rows);
     REQUIRE(batch->n_logit_rows <= forward->act.max_logit_rows);
     struct arch_step step = {forward->ops, &forward->config, &forward->weights, &forward->act, batch};
     prepare_angles(forward, batch);
     forward->ops->embed(forward->ops, &forward->weights.embed, batch->tokens, forward->config.embed_scale,
                         activations_rows(forward->act.hidden, batch->n_rows));
-    for (int layer = 0; layer < forward->config.n_layers; layer++) forward->arch->run_layer(&step, layer);
+    for (int layer = 0; layer < forward->config.n_layers; layer++) {
+        if (forward->watch && forward->watch(forward->watch_arg)) return false;
+        forward->arch->run_layer(&step, layer);
+    }
     if (batch->n_logit_rows) compute_logits(forward, batch, out_logits);
+    return true;
 }

@@ -36,8 +36,17 @@ const struct model_config *forward_config(const struct forward *forward);
 size_t forward_weight_bytes(const struct forward *forward); /* packed */
 struct layer_ops_counts forward_counts(const struct forward *forward);
 
-/* Runs the batch: K and V of all rows enter the cache.
+/* Asked between layers: true abandons the step. */
+typedef bool forward_watch_fn(void *arg);
+void forward_watch(struct forward *forward, forward_watch_fn *watch, void *arg);
+
+/* Runs the batch: K and V of all rows enter the cache. False if it was abandoned: what the batch's slots hold is
+ * undefined then, out_logits is untouched.
  * out_logits: [batch->n_logit_rows][n_vocab], written by the call. */
-void forward_run(struct forward *forward, const struct model_batch *batch, float *out_logits);
+bool forward_run(struct forward *forward, const struct model_batch *batch, float *out_logits);
+
+/* After forward_run of the same batch: hidden states of its hidden_rows after the output norm.
+ * out: [batch->n_hidden_rows][d_model] */
+void forward_hidden(struct forward *forward, const struct model_batch *batch, float *out);
 
 #endif

@@ -25,6 +25,8 @@ struct model_batch {
     const struct batch_sequence *sequences; /* [n_sequences] */
     int n_logit_rows;
     const int32_t *logit_rows; /* [n_logit_rows] rows whose logits are wanted, ascending */
+    int n_hidden_rows;
+    const int32_t *hidden_rows; /* [n_hidden_rows] rows whose last hidden state is wanted, ascending */
 };
 
 #endif

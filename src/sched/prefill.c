@@ -4,9 +4,10 @@
  * blocks are acquired; a block that agrees in part is copied into the first own block by the step. */
 static void find_prefix(struct sequence *sequence, struct plan_state *state, struct prefix_match *out_match) {
     *out_match = (struct prefix_match){.partial_block = BLOCK_NONE};
-    prefix_index_start(state->index, NULL, &sequence->chain);
+    prefix_index_start(state->index, sequence->salt, &sequence->chain);
     int n_usable = sequence->n_prompt - 1;
     if (sequence->logits_from < n_usable) n_usable = sequence->logits_from;
+    if (sequence->n_prompt - sequence->n_hidden < n_usable) n_usable = sequence->n_prompt - sequence->n_hidden;
     struct prefix_tokens tokens = {sequence->tokens, NULL, n_usable};
     prefix_index_lookup(state->index, &sequence->chain, tokens, n_usable / state->block_tokens, sequence->blocks,
                         out_match);

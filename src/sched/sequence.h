@@ -26,10 +26,13 @@ struct sequence {
     int n_prompt, n_tokens, max_tokens;
     int n_computed;
     int logits_from; /* prompt rows at and after this position are wanted as logits; n_prompt if none */
+    int n_hidden;    /* so many rows at the prompt's end are wanted as hidden states */
     bool has_cache;  /* may use and fill the prefix cache */
     bool is_cancelled;
+    bool is_paused;   /* its client does not read: it gets no row until it does */
     block_id *blocks; /* [max_blocks] */
     int n_blocks;
+    const struct prefix_salt *salt; /* borrowed; NULL: everybody's */
     struct prefix_chain chain;
     int n_published;
     int n_cached_tokens;

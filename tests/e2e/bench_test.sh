@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench speed: its keys and their meaning, its streams, and its refusals. The figures themselves depend on the machine.
+# bench speed and bench kernels: their keys and their meaning, its streams, and its refusals. The figures themselves depend on the machine.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 kvick=${KVICK:-build/release/kvick}
@@ -63,7 +63,51 @@ for word in "^prefill, 16 tokens .* tok/s" "^decode, 1 stream .* tok/s" "^int8 p
     ok "table: $word" grep -qE "$word" "$out"
 done
 
-ok "no measurement" refuses 2 "known: speed"
+# kernels WORDS...: a short run; its answer is in $out.
+kernels() {
+    "$kvick" bench kernels --rounds 1 --matrix 40x256 "$@" >"$out" 2>"$err"
+}
+
+ok "kernels run" kernels --type q4_0,Q6_K --json
+ok "kernels have every key" holds '{"tier", "threads", "int8_peak_gops", "read_gb_s", "is_disturbed", "gemm",
+    "attention", "row_ops"} == set(r) - {"undisturbed_gops"}'
+ok "each type has all rows" holds '[(g["type"], g["rows"]) for g in r["gemm"]] ==
+    [(t, m) for t in ("Q4_0", "Q6_K") for m in (1, 2, 4, 8, 16, 32, 64, 128, 512)]'
+ok "products carry their shape" holds 'all((g["n"], g["k"], g["activations"]) == (40, 256, "int8") for g in r["gemm"])'
+ok "rates follow from times" holds 'all(abs(g["gops"] * g["ms"] / (2e-6 * g["rows"] * 40 * 256) - 1) < 1e-3
+    for g in r["gemm"])'
+ok "bytes are those of whole tiles" holds 'all(abs(g["gb_s"] * g["ms"] / (48e-6 * 144) - 1) < 1e-3
+    for g in r["gemm"] if g["type"] == "Q4_0")'
+ok "more rows take longer" holds 'r["gemm"][8]["ms"] > r["gemm"][0]["ms"]'
+ok "targets stand where they are asked" holds '[g["rows"] for g in r["gemm"][:9] if "target" in g] ==
+    [1, 8, 16, 32, 128, 512]'
+ok "passes says what the shares say" holds 'all(g["passes"] is (None if r["is_disturbed"] else
+    g[g["target_of"] + "_share"] >= g["target"]) for g in r["gemm"] if "target" in g)'
+ok "attention has its shapes" holds '{(a["head_dim"], a["keys"]) for a in r["attention"]} ==
+    {(d, n) for d in (64, 256) for n in (1024, 4096, 16384)}'
+ok "row operations are there" holds '{"quantize_q8", "rms_norm", "add"} <= {o["op"] for o in r["row_ops"]}'
+ok "int16 kernels run on two threads" kernels --type q8_0 --activations int16 --threads 2 --isa scalar --json
+ok "and say so" holds 'r["threads"] == 2 and r["tier"] == "scalar" and
+    {g["activations"] for g in r["gemm"]} == {"int16"} and not any("target" in g for g in r["gemm"])'
+ok "kernels print a table" kernels --type f16,q4_k
+for word in "^gemm F16, f32 +1 .* ms" "^gemm Q4_K, int8 +512 .* target .* (PASS|short|unknown)" \
+    "^attention F16, 16 x 64 +16384 .* target" "^add +16 .* GB/s"; do
+    ok "kernels table: $word" grep -qE "$word" "$out"
+done
+ok "kernels of no model" refuses 2 "no MODEL" kernels "$model"
+ok "a type without a product" refuses 2 "'iq2_s'" kernels --type q4_0,iq2_s
+ok "an empty type" refuses 2 "''" kernels --type q4_0,
+ok "a matrix without K" refuses 2 "'2048' is not NxK" kernels --matrix 2048
+ok "a matrix with a tail" refuses 2 "'16x256x1' is not NxK" kernels --matrix 16x256x1
+ok "a K that is no whole block" refuses 2 "multiple of 32" kernels --matrix 64x100
+ok "a K that a type cannot have" refuses 2 "Q6_K's block of 256" kernels --matrix 64x96 --type q8_0,q6_k
+ok "kernels of a small K run" kernels --matrix 17x32 --type q8_0 --json
+ok "and are all there" holds 'len(r["gemm"]) == 9 and len(r["row_ops"]) == 8'
+ok "a matrix of nothing" refuses 2 "within 1.." kernels --matrix 0x256
+ok "float activations" refuses 2 "--activations: 'f32'" kernels --activations f32
+ok "kernel rounds 0" refuses 2 "--rounds: 0" kernels --rounds 0
+
+ok "no measurement" refuses 2 "known: speed, kernels"
 ok "unknown measurement" refuses 2 "'fast'" fast "$model"
 ok "no model" refuses 2 "one MODEL" speed
 ok "prefill 0" refuses 2 "--prefill: 0" speed "$model" --prefill 0

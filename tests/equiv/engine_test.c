@@ -313,6 +313,23 @@ static void a_request_may_refuse_the_cache(void **state) {
     engine_destroy(&engine);
 }
 
+/* Prompts of one salt are found by that salt alone. */
+static void tenants_do_not_meet_in_the_cache(void **state) {
+    (void)state;
+    static const uint8_t salts[] = {0, 1, 2, 1, 0, 2};
+    struct exact_options exact = {.threads = 1, .block_tokens = 16, .has_prefix_cache = true};
+    struct engine *engine = start_engine(&exact, 1, 4 * MAX_CONTEXT);
+    for (int run = 0; run < 6; run++) {
+        struct request *request = make_request(&asks[0], NULL);
+        request->salt.bytes[31] = salts[run];
+        assert_int_equal(engine_client_run(engine, request), STATUS_OK);
+        assert_int_equal(request->stats.n_cached_tokens, run < 3 ? 0 : asks[0].n_prompt - 1);
+        check_answer(&asks[0], request, NULL, "salted", &exact);
+        engine_client_free(&request);
+    }
+    engine_destroy(&engine);
+}
+
 /* ---- the ends of a request ---- */
 
 static void await_no_held_blocks(struct engine *engine) {
@@ -415,6 +432,15 @@ static void bad_requests_come_home_with_a_reason(void **state) {
         request->logits_from = i * asks[0].n_prompt;
         expect_refusal(engine, request, STATUS_INVALID, "logits");
     }
+    request = make_request(&asks[0], NULL);
+    request->class_ = REQUEST_N_CLASSES;
+    expect_refusal(engine, request, STATUS_INVALID, "class 2");
+    request = make_request(&asks[0], NULL);
+    request->tenant_weight = -3;
+    expect_refusal(engine, request, STATUS_INVALID, "tenant_weight -3");
+    request = make_request(&asks[0], NULL);
+    request->deadline_ns = -1;
+    expect_refusal(engine, request, STATUS_INVALID, "deadline");
     ask_together(engine, 0, 1, "after refusals", &plain, NULL);
     engine_destroy(&engine);
 }
@@ -519,6 +545,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_prompt_that_fills_its_blocks_is_found),
         cmocka_unit_test(the_answer_is_reused),
         cmocka_unit_test(a_request_may_refuse_the_cache),
+        cmocka_unit_test(tenants_do_not_meet_in_the_cache),
         cmocka_unit_test(cancelling_in_decode_harms_no_neighbour),
         cmocka_unit_test(cancelling_in_prefill_gives_blocks_back),
         cmocka_unit_test(bad_requests_come_home_with_a_reason),

@@ -98,6 +98,7 @@ static void run_row_op(const struct timed *timed) {
     if (strcmp(op, "rms_norm") == 0) table->rms_norm(arena->x, arena->y, 1e-5f, arena->out, timed->m, K);
     if (strcmp(op, "gate_silu") == 0) table->gate_silu(arena->out, arena->y, n);
     if (strcmp(op, "gate_gelu") == 0) table->gate_gelu(arena->out, arena->y, n);
+    if (strcmp(op, "softmax_weights") == 0) table->softmax_weights(arena->x, 4, 1, arena->out, n);
     if (strcmp(op, "add") == 0) table->add(arena->out, arena->y, n);
     for (int row = 0; row < timed->m; row++) {
         float *x = arena->out + row * K;

@@ -29,6 +29,7 @@ static const struct check_row rows[] = {
     {"gate_silu", rows_check_gate_spec, rows_check_gate_same, DTYPE_F32},
     {"gate_gelu", rows_check_gate_spec, rows_check_gate_same, DTYPE_F32},
     {"add", rows_check_add_spec, rows_check_add_same, DTYPE_F32},
+    {"softmax_weights", rows_check_weights_spec, rows_check_weights_same, DTYPE_F32},
     {"rope_pairs", rows_check_rope_spec, rows_check_rope_same, DTYPE_F32},
     {"rope_halves", rows_check_rope_spec, rows_check_rope_same, DTYPE_F32},
     FOLD(rows_f32, F32),

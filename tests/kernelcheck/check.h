@@ -60,6 +60,7 @@ check_fn quantize_check_spec, quantize_check_same;
 check_fn rows_check_norm_spec, rows_check_norm_same;
 check_fn rows_check_gate_spec, rows_check_gate_same;
 check_fn rows_check_add_spec, rows_check_add_same;
+check_fn rows_check_weights_spec, rows_check_weights_same;
 check_fn rows_check_rope_spec, rows_check_rope_same;
 check_fn state_check_kv_spec, state_check_kv_same;
 check_fn state_check_kv_i8_spec;

@@ -190,6 +190,58 @@ void rows_check_add_spec(struct check *check) {
     }
 }
 
+/* ---- softmax_weights ---- */
+
+/* Logits below their maximum, and what no model should give. */
+static void random_logits(struct check *check, float *x, size_t n, float *out_shift) {
+    gen_floats(&check->gen, gen_below(&check->gen, 4) ? GEN_NORMAL : any_kind(check), x, n);
+    float scale = (float)gen_between(&check->gen, 1, 40);
+    *out_shift = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        x[i] *= scale;
+        if (gen_below(&check->gen, 500) == 0) x[i] = gen_below(&check->gen, 2) ? -INFINITY : NAN;
+        if (x[i] > *out_shift) *out_shift = x[i];
+    }
+}
+
+static const float divisors[] = {1, 0.7f, 2, 0.001f, 100};
+
+void rows_check_weights_spec(struct check *check) {
+    static float x[MAX_FLOATS], out[MAX_FLOATS];
+    for (int i = 0; nth_count(i); i++)
+        for (int d = 0; d < 5; d++) {
+            float shift;
+            random_logits(check, x, (size_t)nth_count(i), &shift);
+            check->scalar->softmax_weights(x, shift, divisors[d], out, nth_count(i));
+            for (int j = 0; j < nth_count(i); j++) {
+                double arg = ((double)x[j] - (double)shift) / (double)divisors[d], want = exp(arg);
+                /* exp's own error, and two roundings of its argument; below EXP_MIN it gives 0 */
+                double bound = isfinite(arg) ? want * (0x1p-22 + 3 * U * fabs(arg)) + 1.7e-38 : 0;
+                check_near(check, isnan(arg) ? 0 : want, out[j], bound, "weight of id", j);
+            }
+            ++*check->n_cases;
+        }
+}
+
+void rows_check_weights_same(struct check *check) {
+    static float x[MAX_FLOATS], expected[MAX_FLOATS];
+    struct guard guards[2];
+    for (int i = 0; i < 2; i++) guard_init(&guards[i], MAX_FLOATS * sizeof(float));
+    for (int round = 0; round < (check->is_slow ? 2 : 40); round++)
+        for (int i = 0; nth_count(i); i++) {
+            size_t n = (size_t)nth_count(i), n_bytes = n * sizeof *x;
+            float shift, divisor = divisors[round % 5];
+            random_logits(check, x, n, &shift);
+            check->scalar->softmax_weights(x, shift, divisor, expected, (int64_t)n);
+            float *out = guard_place_output(&guards[0], n_bytes, any_place(check));
+            const float *in = guard_copy(&guards[1], x, n_bytes, any_place(check));
+            check->tested->softmax_weights(in, shift, divisor, out, (int64_t)n);
+            ++*check->n_cases;
+            check_equal(check, expected, out, n, "round %d, %zu elements", round, n);
+            check_intact(check, &guards[0], out, n_bytes, "out");
+        }
+}
+
 /* ---- rope ---- */
 
 static rope_fn *rope_of(const struct check *check, const struct kernel_table *table) {

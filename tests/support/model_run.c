@@ -57,7 +57,14 @@ void model_run_step(struct model_run *run, const struct model_run_piece *pieces,
         }
         table += (pieces[i].to + block_tokens - 1) / block_tokens;
     }
-    struct model_batch batch = {n_rows, tokens, positions, {slots}, n_pieces, sequences, n_rows, logit_rows};
+    struct model_batch batch = {.n_rows = n_rows,
+                                .tokens = tokens,
+                                .positions = positions,
+                                .slots = {slots},
+                                .n_sequences = n_pieces,
+                                .sequences = sequences,
+                                .n_logit_rows = n_rows,
+                                .logit_rows = logit_rows};
     forward_run(run->forward, &batch, out_logits);
     mem_free(tokens);
     mem_free(slots);

@@ -1,0 +1,158 @@
+#include "engine/inbox.h"
+
+#include "base/clock.h"
+#include "engine/outbox.h"
+
+/* ---- what can never be answered ---- */
+
+static enum status check_sizes(const struct engine *engine, struct request *request) {
+    struct status_note *note = &request->note;
+    if (request->n_prompt < 1) return status_fail(note, STATUS_INVALID, "the prompt has no tokens");
+    if (request->max_new < 0) return status_fail(note, STATUS_INVALID, "max_tokens %d is negative", request->max_new);
+    if (request->n_prompt > engine->options.max_context ||
+        request->max_new > engine->options.max_context - request->n_prompt)
+        return status_fail(note, STATUS_LIMIT,
+                           "the prompt has %d tokens and may be answered with %d, the context holds %d",
+                           request->n_prompt, request->max_new, engine->options.max_context);
+    if (request->n_choices != 1) return status_fail(note, STATUS_INVALID, "n %d is not 1", request->n_choices);
+    if (request->min_new < 0 || request->min_new > request->max_new)
+        return status_fail(note, STATUS_INVALID, "min_tokens %d is not within 0..max_tokens %d", request->min_new,
+                           request->max_new);
+    return STATUS_OK;
+}
+
+static enum status check_tokens(const struct engine *engine, struct request *request) {
+    struct status_note *note = &request->note;
+    int n_vocab = engine->model.n_vocab;
+    for (int i = 0; i < request->n_prompt; i++)
+        if (request->tokens[i] >= (uint32_t)n_vocab)
+            return status_fail(note, STATUS_INVALID, "prompt token %d is %u, not below the vocabulary's %d", i,
+                               request->tokens[i], n_vocab);
+    if (request->n_stop_tokens < 0 || request->n_stop_tokens > REQUEST_MAX_STOP_TOKENS)
+        return status_fail(note, STATUS_LIMIT, "%d stop tokens, not within 0..%d", request->n_stop_tokens,
+                           REQUEST_MAX_STOP_TOKENS);
+    if (request->n_end_tokens < 0 || request->n_end_tokens > request->n_stop_tokens)
+        return status_fail(note, STATUS_INVALID, "%d of %d stop tokens are the model's own", request->n_end_tokens,
+                           request->n_stop_tokens);
+    return STATUS_OK;
+}
+
+static enum status check_results(const struct engine *engine, struct request *request) {
+    struct status_note *note = &request->note;
+    int max_top = SAMPLER_MAX_TOP_LOGPROBS < engine->model.n_vocab ? SAMPLER_MAX_TOP_LOGPROBS : engine->model.n_vocab;
+    if (request->logits && (request->logits_from < 0 || request->logits_from >= request->n_prompt))
+        return status_fail(note, STATUS_INVALID, "logits from position %d of a prompt of %d", request->logits_from,
+                           request->n_prompt);
+    if (request->n_top_logprobs < 0 || request->n_top_logprobs > max_top)
+        return status_fail(note, STATUS_INVALID, "top_logprobs %d is not within 0..%d", request->n_top_logprobs,
+                           max_top);
+    if ((unsigned)request->pooling > POOLING_LAST)
+        return status_fail(note, STATUS_INVALID, "pooling %d is unknown", (int)request->pooling);
+    if (request->pooling && (!request->embedding || request->max_new))
+        return status_fail(note, STATUS_INVALID, "a pooled prompt has max_tokens %d, and %s place for the result",
+                           request->max_new, request->embedding ? "a" : "no");
+    return STATUS_OK;
+}
+
+static enum status check_service(struct request *request) {
+    struct status_note *note = &request->note;
+    if ((unsigned)request->class_ >= REQUEST_N_CLASSES)
+        return status_fail(note, STATUS_INVALID, "class %d is unknown", (int)request->class_);
+    if (request->tenant_weight < 0)
+        return status_fail(note, STATUS_INVALID, "tenant_weight %d is negative", request->tenant_weight);
+    if (request->deadline_ns < 0)
+        return status_fail(note, STATUS_INVALID, "the deadline lies before the clock's start");
+    if (request->max_unread < 0)
+        return status_fail(note, STATUS_INVALID, "max_unread %d is negative", request->max_unread);
+    return STATUS_OK;
+}
+
+static enum status check_request(const struct engine *engine, struct request *request) {
+    enum status status = check_sizes(engine, request);
+    if (!status) status = check_tokens(engine, request);
+    if (!status) status = check_results(engine, request);
+    if (!status) status = check_service(request);
+    if (!status) status = sampler_check(&request->sampling, &request->note);
+    return status ? status : sampler_check_ids(&request->sampling, engine->model.n_vocab, &request->note);
+}
+
+/* ---- from request to sequence ---- */
+
+static int n_free_slots(const struct engine *engine) {
+    int n = 0;
+    for (int i = 0; i < engine->options.max_sequences; i++) n += !engine->slots[i].request;
+    return n;
+}
+
+static struct sequence *take_slot(struct engine *engine, struct request *request, uint32_t choice) {
+    int slot = 0;
+    while (engine->slots[slot].request) slot++;
+    engine->slots[slot] = (struct engine_slot){.request = request, .choice = choice, .last_step = -1};
+    return &engine->sequences[slot];
+}
+
+static int logits_from(const struct request *request) {
+    if (request->prompt_logprobs) return 0;
+    return request->logits ? request->logits_from : request->n_prompt;
+}
+
+static int n_hidden(const struct request *request) {
+    return request->pooling == POOLING_MEAN ? request->n_prompt : request->pooling == POOLING_LAST;
+}
+
+static void admit(struct engine *engine, struct request *request) {
+    enum status status = check_request(engine, request);
+    if (!status && n_free_slots(engine) < request->n_choices)
+        status = status_fail(&request->note, STATUS_BUSY, "%d answers are being made, at most %d can be",
+                             engine->options.max_sequences - n_free_slots(engine), engine->options.max_sequences);
+    if (status) {
+        engine->stats.n_refused++;
+        outbox_send_home(engine, request, (struct event){.kind = EVENT_REFUSED, .status = status});
+        return;
+    }
+    struct sequence *sequence = take_slot(engine, request, 0);
+    *sequence = (struct sequence){.state = SEQ_WAITING,
+                                  .request_id = request->id,
+                                  .tokens = request->tokens,
+                                  .n_prompt = request->n_prompt,
+                                  .n_tokens = request->n_prompt,
+                                  .max_tokens = request->n_prompt + request->max_new,
+                                  .logits_from = logits_from(request),
+                                  .n_hidden = n_hidden(request),
+                                  .has_cache = request->has_cache,
+                                  .salt = &request->salt,
+                                  .blocks = sequence->blocks};
+    engine->state.sequences[engine->state.n_sequences++] = sequence;
+    engine->stats.n_admitted++;
+    request->n_unfinished = request->n_choices;
+    request->stats.admitted_ns = clock_now_ns();
+    request->stats.n_prompt_tokens = request->n_prompt;
+    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id});
+}
+
+/* An id that is unknown has finished meanwhile: nothing to do. */
+static void cancel(struct engine *engine, uint64_t request_id) {
+    for (int i = 0; i < engine->state.n_sequences; i++) {
+        struct sequence *sequence = engine->state.sequences[i];
+        if (sequence->request_id != request_id || sequence->is_cancelled) continue;
+        sequence->is_cancelled = true;
+        engine->n_cancelled++;
+    }
+    if (!engine->is_in_step) outbox_finish_cancelled(engine);
+}
+
+void inbox_read(struct engine *engine) {
+    struct command_message message;
+    while (outbox_has_answer_room(engine) && ring_pop(&engine->inbox, &message)) {
+        if (message.kind == COMMAND_SUBMIT) admit(engine, message.request);
+        if (message.kind == COMMAND_CANCEL) cancel(engine, message.request_id);
+    }
+}
+
+void inbox_send_home(struct engine *engine) {
+    struct command_message message;
+    while (outbox_has_any_room(engine) && ring_pop(&engine->inbox, &message))
+        if (message.kind == COMMAND_SUBMIT)
+            outbox_send_home(engine, message.request,
+                             (struct event){.kind = EVENT_FINISHED, .reason = FINISH_CANCELLED});
+}

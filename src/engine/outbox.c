@@ -1,0 +1,96 @@
+#include "engine/outbox.h"
+
+#include "base/clock.h"
+#include "sched/commit.h"
+
+bool outbox_has_step_room(const struct engine *engine) {
+    size_t n_free = ring_max_items(&engine->outbox) - ring_n_items(&engine->outbox);
+    return n_free >= OUTBOX_EVENTS_PER_STEP * (size_t)engine->options.max_sequences;
+}
+
+bool outbox_has_answer_room(const struct engine *engine) {
+    return ring_n_items(&engine->outbox) < ring_max_items(&engine->outbox) / 2;
+}
+
+bool outbox_has_any_room(const struct engine *engine) {
+    return ring_n_items(&engine->outbox) < ring_max_items(&engine->outbox);
+}
+
+void outbox_send(struct engine *engine, const struct event *event) {
+    /* plan waits for room before a step, and admissions are bounded by the inbox: this cannot overflow. */
+    if (ring_push(&engine->outbox, event)) BUG("outbox overflow");
+}
+
+void outbox_send_home(struct engine *engine, struct request *request, struct event event) {
+    phase_stats_finish(&request->stats, clock_now_ns());
+    event.request_id = request->id;
+    event.request = request;
+    outbox_send(engine, &event);
+}
+
+void outbox_send_token(struct engine *engine, const struct sequence *sequence) {
+    struct engine_slot *slot = engine_slot_of(engine, sequence);
+    int last = sequence->n_tokens - 1;
+    slot->request->n_told++;
+    outbox_send(engine, &(struct event){.kind = EVENT_TOKEN,
+                                        .request_id = sequence->request_id,
+                                        .choice = slot->choice,
+                                        .token = sequence->tokens[last],
+                                        .token_idx = last - sequence->n_prompt});
+}
+
+static void count_finish(struct engine_stats *stats, enum finish_reason reason) {
+    stats->n_finished++;
+    stats->n_cancelled += reason == FINISH_CANCELLED;
+    stats->n_unread += reason == FINISH_UNREAD;
+}
+
+void outbox_finish(struct engine *engine, struct sequence *sequence, enum finish_reason reason) {
+    struct engine_slot *slot = engine_slot_of(engine, sequence);
+    struct request *request = slot->request;
+    uint32_t choice = slot->choice;
+    int n_new = sequence->n_tokens - sequence->n_prompt;
+    request->choices[choice] = (struct request_choice){reason, n_new};
+    request->stats.n_new_tokens += n_new;
+    if (choice == 0) request->stats.n_cached_tokens = sequence->n_cached_tokens;
+    engine->n_cancelled -= sequence->is_cancelled;
+    slot->request = NULL;
+    commit_retire(sequence, &engine->state);
+    outbox_send(
+        engine,
+        &(struct event){.kind = EVENT_CHOICE_FINISHED, .request_id = request->id, .choice = choice, .reason = reason});
+    if (--request->n_unfinished > 0) return;
+    count_finish(&engine->stats, reason);
+    outbox_send_home(engine, request, (struct event){.kind = EVENT_FINISHED, .choice = choice, .reason = reason});
+}
+
+void outbox_finish_cancelled(struct engine *engine) {
+    if (!engine->n_cancelled) return;
+    for (int i = engine->state.n_sequences - 1; i >= 0; i--)
+        if (engine->state.sequences[i]->is_cancelled)
+            outbox_finish(engine, engine->state.sequences[i], FINISH_CANCELLED);
+}
+
+static bool is_unread(const struct request *request) {
+    if (!request->max_unread) return false;
+    return request->n_told - atomic_load_explicit(&request->n_read, memory_order_relaxed) >= request->max_unread;
+}
+
+void outbox_watch_readers(struct engine *engine, int64_t now_ns) {
+    for (int i = engine->state.n_sequences - 1; i >= 0; i--) {
+        struct sequence *sequence = engine->state.sequences[i];
+        struct engine_slot *slot = engine_slot_of(engine, sequence);
+        struct request *request = slot->request;
+        sequence->is_paused = is_unread(request);
+        if (!sequence->is_paused) {
+            slot->blocked_since = 0;
+            continue;
+        }
+        if (!slot->blocked_since) slot->blocked_since = now_ns;
+        int64_t blocked_ns = now_ns - slot->blocked_since;
+        if (!request->max_blocked_ns || blocked_ns < request->max_blocked_ns) continue;
+        status_fail(&request->note, STATUS_TIMEOUT, "the client has not read for %lld ms, %d tokens wait for it",
+                    (long long)(blocked_ns / 1000000), request->max_unread);
+        outbox_finish(engine, sequence, FINISH_UNREAD);
+    }
+}
