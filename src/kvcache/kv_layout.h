@@ -1,9 +1,9 @@
 /* kv_layout: where the K and V bytes of a token lie inside the pool.
  *
  * The pool is cut first by layer, then by block, then by kv head; each head of a block has K [head_dim][block_tokens]
- * and then V [block_tokens][head_dim], for int8 as kernels/kv_i8.h says (exactness rule 5). So a layer's blocks are near
- * each other, and K and V of one (block, layer, head) are contiguous. Layers belong to KV groups; a sequence has one block table per group.
- * Thread: any, const once made. */
+ * and then V [block_tokens][head_dim], for int8 as kernels/kv_i8.h says (exactness rule 5). So a layer's blocks are
+ * near each other, and K and V of one (block, layer, head) are contiguous. Layers belong to KV groups; a sequence has
+ * one block table per group. Thread: any, const once made. */
 #ifndef KVICK_KVCACHE_KV_LAYOUT_H
 #define KVICK_KVCACHE_KV_LAYOUT_H
 

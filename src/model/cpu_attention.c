@@ -172,8 +172,7 @@ static void attend_task(void *arg, int task_idx, int worker_idx) {
     for (int i = 0; i < n; i++) {
         float *out = job->out + rows.out_off[i];
         job->kernels->attention_finish(whole.o + i * head_dim, whole.denom[i], out, head_dim);
-        if (job->store->layout.dtype == DTYPE_I8)
-            job->kernels->hadamard(out, out, unrotate_factor(head_dim), head_dim);
+        if (job->store->layout.dtype == DTYPE_I8) job->kernels->hadamard(out, out, unrotate_factor(head_dim), head_dim);
     }
 }
 

@@ -233,7 +233,9 @@ static void try_all_tiers(struct subject *subject, bool is_small) {
             samples = (struct samples){.n = n_values, .is_product = is_long};
         else if (is_small && is_long)
             samples = (struct samples){.n = n_values, .is_all_company = true};
-        if (i == best && !is_small) samples = (struct samples){kv * n_values / N_KV_DTYPES, (n_values + N_KV_DTYPES - 1) / N_KV_DTYPES, false, is_long};
+        if (i == best && !is_small)
+            samples = (struct samples){kv * n_values / N_KV_DTYPES, (n_values + N_KV_DTYPES - 1) / N_KV_DTYPES, false,
+                                       is_long};
         subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : 90;
         try_tier(subject, tiers, cpu_tier_name(i), samples);
     }
@@ -275,11 +277,8 @@ static void partitions_merge_alike(void **state) {
     enum { N = 1100, N_CHUNKS = 5 };
     char path[MODEL_FILE_MAX_PATH];
     uint32_t tokens[N];
-    struct model_run_options options = {.block_tokens = 16,
-                                        .max_tokens = N,
-                                        .max_rows = N,
-                                        .max_logit_rows = N,
-                                        .tiers = cpu_detect()};
+    struct model_run_options options = {
+        .block_tokens = 16, .max_tokens = N, .max_rows = N, .max_logit_rows = N, .tiers = cpu_detect()};
     static const int chunks[N_CHUNKS] = {0, 1, 33, 512, 513};
     float *logits[2] = {mem_alloc_array((size_t)N * MODEL_FILE_N_VOCAB, sizeof(float)),
                         mem_alloc_array((size_t)N * MODEL_FILE_N_VOCAB, sizeof(float))};

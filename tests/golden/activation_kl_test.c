@@ -1,5 +1,6 @@
-/* What each form of activations, and the int8 form of attention, costs in accuracy: mean KL to the same model with float activations, which `eval`
- * compares with other implementations. Gemma has no reference distributions of its own in golden. */
+/* What each form of activations, and the int8 form of attention, costs in accuracy: mean KL to the same model with
+ * float activations, which `eval` compares with other implementations. Gemma has no reference distributions of its own
+ * in golden. */
 #include <math.h>
 #include <stdio.h>
 

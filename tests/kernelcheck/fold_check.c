@@ -429,8 +429,7 @@ static void check_row_against_double(const struct check *check, const struct seq
             sum += term, sum_abs += fabs(term);
         }
         double bound = 1.05 * rel * sum_abs + 1e-30;
-        if (check->dtype == DTYPE_I8)
-            bound += (1 + 2 * rel) * rounding_i8(sequence, first, last, weight, d) / denom;
+        if (check->dtype == DTYPE_I8) bound += (1 + 2 * rel) * rounding_i8(sequence, first, last, weight, d) / denom;
         check_near(check, sum, out[d], bound, "output", d);
     }
 }

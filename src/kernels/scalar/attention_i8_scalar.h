@@ -38,19 +38,19 @@ static inline float attention_i8_scalar_score(const struct attention_i8_scalar_t
     int tokens = tile->keys->block_tokens, slot = (tile->key + t) % tokens;
     const uint8_t *block = attention_i8_scalar_block(tile, tile->keys->k_blocks, t);
     int32_t dot = 0;
-    for (int d = 0; d < tile->keys->head_dim; d++)
-        dot += q[d] * (block[kv_i8_k_off(slot, d, tokens)] - KV_I8_K_OFFSET);
+    for (int d = 0; d < tile->keys->head_dim; d++) dot += q[d] * (block[kv_i8_k_off(slot, d, tokens)] - KV_I8_K_OFFSET);
     return (float)dot * attention_i8_scalar_scale(tile, block, t);
 }
 
 /* Weights of one row become bytes times *step. */
-static inline void attention_i8_scalar_round(const struct attention_i8_scalar_tile *tile, const float p[ATTENTION_TILE_KEYS],
-                                             uint8_t out[ATTENTION_TILE_KEYS], float *step) {
+static inline void attention_i8_scalar_round(const struct attention_i8_scalar_tile *tile,
+                                             const float p[ATTENTION_TILE_KEYS], uint8_t out[ATTENTION_TILE_KEYS],
+                                             float *step) {
     float w[ATTENTION_TILE_KEYS], max = 0;
     for (int t = 0; t < ATTENTION_TILE_KEYS; t++) {
-        w[t] = p[t] > 0 ? p[t] * attention_i8_scalar_scale(
-                                     tile, attention_i8_scalar_block(tile, tile->keys->v_blocks, t), t)
-                        : 0.0f;
+        w[t] = p[t] > 0
+                   ? p[t] * attention_i8_scalar_scale(tile, attention_i8_scalar_block(tile, tile->keys->v_blocks, t), t)
+                   : 0.0f;
         max = attention_scalar_max(max, w[t]);
     }
     float inverse = max >= ATTENTION_I8_W_MIN ? ATTENTION_I8_P_MAX / max : 0.0f;
@@ -59,8 +59,9 @@ static inline void attention_i8_scalar_round(const struct attention_i8_scalar_ti
         out[t] = (uint8_t)(int)(__builtin_fmaf(w[t], inverse, ATTENTION_I8_P_ROUND) - ATTENTION_I8_P_ROUND);
 }
 
-static inline void attention_i8_scalar_values(const struct attention_i8_scalar_tile *tile, const uint8_t p[ATTENTION_TILE_KEYS],
-                                              float step, float factor, float *o) {
+static inline void attention_i8_scalar_values(const struct attention_i8_scalar_tile *tile,
+                                              const uint8_t p[ATTENTION_TILE_KEYS], float step, float factor,
+                                              float *o) {
     int head_dim = tile->keys->head_dim;
     for (int d = 0; d < head_dim; d++) {
         int32_t sum = 0;

@@ -1,7 +1,8 @@
 /* exp2_scalar: 2^x for x <= 0 as the int8 attention computes it, operation by operation.
  *
- * Below EXP2_MIN it is 2^EXP2_MIN, at 0 exactly 1. |relative error| <= 1.1e-4, a twentieth of the rounding that a weight
- * gets afterwards. Source of the polynomial: least maximum of the relative error with the constant term held at 1. */
+ * Below EXP2_MIN it is 2^EXP2_MIN, at 0 exactly 1. |relative error| <= 1.1e-4, a twentieth of the rounding that a
+ * weight gets afterwards. Source of the polynomial: least maximum of the relative error with the constant term held
+ * at 1. */
 #ifndef KVICK_KERNELS_SCALAR_EXP2_SCALAR_H
 #define KVICK_KERNELS_SCALAR_EXP2_SCALAR_H
 

@@ -1,8 +1,9 @@
 /* attention_i8_avx512vnni: exactness rule 10 for 1 to 16 rows, in two forms with equal bits.
  *
  * rows: lanes are query rows from the first dot to the output, so that softmax needs no sum across lanes; a dot's other
- * operand is four neighbours of one key, or of one dim of V, broadcast. keys: lanes are keys for the scores and dims for
- * the output, and as many rows as there are share each loaded K and V: for decode, where most row lanes would be empty.
+ * operand is four neighbours of one key, or of one dim of V, broadcast. keys: lanes are keys for the scores and dims
+ * for the output, and as many rows as there are share each loaded K and V: for decode, where most row lanes would be
+ * empty.
  */
 #ifndef KVICK_KERNELS_X86_ATTENTION_I8_AVX512VNNI_H
 #define KVICK_KERNELS_X86_ATTENTION_I8_AVX512VNNI_H
@@ -23,8 +24,8 @@
 #define TILE_GROUPS (TILE_KEYS / LANES)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* The tile: keys [begin, end) of those from key on are seen by some row. k, v, k_scales, v_scales point to each group of
- * 16 keys, groups that nobody sees to a neighbour that somebody does. */
+/* The tile: keys [begin, end) of those from key on are seen by some row. k, v, k_scales, v_scales point to each group
+ * of 16 keys, groups that nobody sees to a neighbour that somebody does. */
 struct attention_i8_avx512vnni_tile {
     int key, begin, end;
     bool is_whole; /* every row sees all 64 keys */
@@ -68,8 +69,7 @@ static inline void attention_i8_avx512vnni_take_rows(const struct attention_rows
         out->log2_d[r] = out->d[r] * EXP2_LOG2E;
         __m512i sum = _mm512_setzero_si512();
         for (int d = 0; d < head_dim; d += LANES)
-            sum = _mm512_add_epi32(sum,
-                                   _mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(out->q[r] + d))));
+            sum = _mm512_add_epi32(sum, _mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(out->q[r] + d))));
         out->start[r] = -KV_I8_K_OFFSET * _mm512_reduce_add_epi32(sum);
         out->first[r] = rows->first_key[r], out->last[r] = rows->last_key[r];
     }

@@ -39,16 +39,16 @@ struct fold {
 ALWAYS_INLINE void widen(const void *src, bool is_signed, __m256i pairs[2]) {
     const __m256i bytes = _mm256_loadu_si256(src);
     const int8_t z = -1; /* gives 0 */
-    if (is_signed) { /* into the high bytes, then an arithmetic shift */
+    if (is_signed) {     /* into the high bytes, then an arithmetic shift */
         pairs[0] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(z, 0, z, 1, z, 4, z, 5, z, 8, z, 9, z, 12, z, 13, z, 0,
                                                                z, 1, z, 4, z, 5, z, 8, z, 9, z, 12, z, 13));
-        pairs[1] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(z, 2, z, 3, z, 6, z, 7, z, 10, z, 11, z, 14, z, 15, z,
-                                                               2, z, 3, z, 6, z, 7, z, 10, z, 11, z, 14, z, 15));
+        pairs[1] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(z, 2, z, 3, z, 6, z, 7, z, 10, z, 11, z, 14, z, 15, z, 2,
+                                                               z, 3, z, 6, z, 7, z, 10, z, 11, z, 14, z, 15));
         pairs[0] = _mm256_srai_epi16(pairs[0], 8), pairs[1] = _mm256_srai_epi16(pairs[1], 8);
         return;
     }
-    pairs[0] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(0, z, 1, z, 4, z, 5, z, 8, z, 9, z, 12, z, 13, z, 0, z, 1,
-                                                           z, 4, z, 5, z, 8, z, 9, z, 12, z, 13, z));
+    pairs[0] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(0, z, 1, z, 4, z, 5, z, 8, z, 9, z, 12, z, 13, z, 0, z, 1, z,
+                                                           4, z, 5, z, 8, z, 9, z, 12, z, 13, z));
     pairs[1] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(2, z, 3, z, 6, z, 7, z, 10, z, 11, z, 14, z, 15, z, 2, z, 3,
                                                            z, 6, z, 7, z, 10, z, 11, z, 14, z, 15, z));
 }
@@ -91,9 +91,9 @@ ALWAYS_INLINE void score(int height, int row, struct fold *fold) {
         for (int r = 0; r < height; r++)
 #pragma GCC unroll 2
             for (int c = 0; c < 2; c++)
-                _mm256_store_ps(fold->s[row + r] + GROUP * g + LANES * c,
-                                _mm256_mul_ps(_mm256_cvtepi32_ps(acc[r][c]),
-                                              _mm256_loadu_ps(fold->k_scales[g] + LANES * c)));
+                _mm256_store_ps(
+                    fold->s[row + r] + GROUP * g + LANES * c,
+                    _mm256_mul_ps(_mm256_cvtepi32_ps(acc[r][c]), _mm256_loadu_ps(fold->k_scales[g] + LANES * c)));
     }
 }
 
@@ -150,7 +150,8 @@ ALWAYS_INLINE void round_weights(struct fold *fold, int row, float inverse) {
         const float *w = fold->s[row] + t;
         __m256i low = _mm256_castps_si256(_mm256_fmadd_ps(_mm256_load_ps(w), factor, shift));
         __m256i high = _mm256_castps_si256(_mm256_fmadd_ps(_mm256_load_ps(w + 8), factor, shift));
-        low = _mm256_xor_si256(low, _mm256_castps_si256(shift)), high = _mm256_xor_si256(high, _mm256_castps_si256(shift));
+        low = _mm256_xor_si256(low, _mm256_castps_si256(shift)),
+        high = _mm256_xor_si256(high, _mm256_castps_si256(shift));
         __m256i p = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
         _mm256_store_si256((__m256i *)(fold->p[row] + t), p);
     }

@@ -5,7 +5,7 @@ struct fold {
     struct attention_i8_avx512vnni_rows rows;
     struct attention_i8_avx512vnni_tile tile;
     int n_rows, head_dim, block_tokens;
-    float *o;                                   /* the state's */
+    float *o;                                    /* the state's */
     _Alignas(64) float s[MAX_ROWS][TILE_KEYS];   /* scores, then weights */
     _Alignas(64) uint8_t p[MAX_ROWS][TILE_KEYS]; /* weights rounded */
     _Alignas(64) float max[MAX_ROWS], denom[MAX_ROWS], factor[MAX_ROWS], step[MAX_ROWS];

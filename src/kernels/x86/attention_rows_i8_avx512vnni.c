@@ -7,7 +7,7 @@ struct fold {
     struct attention_i8_avx512vnni_tile tile;
     int head_dim, block_tokens;
     _Alignas(64) int8_t q[MAX_DIM / 4][MAX_ROWS][4];
-    _Alignas(64) float s[TILE_KEYS][MAX_ROWS];         /* scores, then weights */
+    _Alignas(64) float s[TILE_KEYS][MAX_ROWS];          /* scores, then weights */
     _Alignas(64) uint8_t p[TILE_KEYS / 4][MAX_ROWS][4]; /* weights rounded */
     _Alignas(64) float o[MAX_DIM][MAX_ROWS];
     _Alignas(64) float max[MAX_ROWS], denom[MAX_ROWS];

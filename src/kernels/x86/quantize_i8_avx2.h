@@ -22,8 +22,7 @@ static inline float quantize_i8_avx2(const float *x, int16_t *out, int n) {
     for (int i = 0; i < n; i += 8) largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i)));
     float amax = lanes_avx2_max(largest), inverse = 127.0f / amax;
     __m256 factor = _mm256_set1_ps(inverse <= FLT_MAX ? inverse : 0.0f);
-    for (int i = 0; i < n; i += 16)
-        _mm256_storeu_si256((__m256i *)(out + i), quantize_i8_avx2_sixteen(x + i, factor));
+    for (int i = 0; i < n; i += 16) _mm256_storeu_si256((__m256i *)(out + i), quantize_i8_avx2_sixteen(x + i, factor));
     return amax / 127.0f;
 }
 
