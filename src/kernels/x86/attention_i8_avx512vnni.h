@@ -141,4 +141,12 @@ ALWAYS_INLINE __m512i attention_i8_avx512vnni_quad(const void *src) {
     memcpy(&quad, src, sizeof quad);
     return _mm512_set1_epi32(quad);
 }
+
+/* *acc += the dots of quads, unsigned by signed. The barrier keeps gcc from moving every sum to another register and
+ * back around each dot. */
+ALWAYS_INLINE void attention_i8_avx512vnni_dot(__m512i *acc, __m512i unsigned_quads, __m512i signed_quads) {
+    *acc = _mm512_dpbusd_epi32(*acc, unsigned_quads, signed_quads);
+    __asm__("" : "+v"(*acc));
+}
+
 #endif

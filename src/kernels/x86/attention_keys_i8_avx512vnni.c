@@ -35,7 +35,7 @@ ALWAYS_INLINE void score(int height, int width, struct fold *fold) {
             for (int r = 0; r < height; r++) {
                 __m512i q = attention_i8_avx512vnni_quad(fold->rows.q[r] + d);
 #pragma GCC unroll 4
-                for (int c = 0; c < width; c++) acc[r][c] = _mm512_dpbusd_epi32(acc[r][c], k[c], q);
+                for (int c = 0; c < width; c++) attention_i8_avx512vnni_dot(&acc[r][c], k[c], q);
             }
         }
 #pragma GCC unroll 16
@@ -67,7 +67,7 @@ ALWAYS_INLINE void add_values(int height, int width, int vector, struct fold *fo
         for (int r = 0; r < height; r++) {
             __m512i p = attention_i8_avx512vnni_quad(fold->p[r] + 4 * t);
 #pragma GCC unroll 4
-            for (int c = 0; c < width; c++) acc[r][c] = _mm512_dpbusd_epi32(acc[r][c], p, v[c]);
+            for (int c = 0; c < width; c++) attention_i8_avx512vnni_dot(&acc[r][c], p, v[c]);
         }
     }
 #pragma GCC unroll 16

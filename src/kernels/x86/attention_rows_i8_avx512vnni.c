@@ -32,7 +32,7 @@ ALWAYS_INLINE __m512 score_group(struct fold *fold, int g, bool is_whole, __m512
         attention_i8_avx512vnni_prefetch(k, fold->tile.k_ahead[g]);
 #pragma GCC unroll 16
         for (int j = 0; j < LANES; j++)
-            acc[j] = _mm512_dpbusd_epi32(acc[j], attention_i8_avx512vnni_quad(k + 4 * j), q);
+            attention_i8_avx512vnni_dot(&acc[j], attention_i8_avx512vnni_quad(k + 4 * j), q);
     }
 #pragma GCC unroll 16
     for (int j = 0; j < LANES; j++) {
@@ -101,7 +101,7 @@ ALWAYS_INLINE void add_values(struct fold *fold, int d, __m512 step, __m512 fact
         attention_i8_avx512vnni_prefetch(v, tile->v_ahead[t / 4]);
 #pragma GCC unroll 16
         for (int j = 0; j < LANES; j++)
-            acc[j] = _mm512_dpbusd_epi32(acc[j], p, attention_i8_avx512vnni_quad(v + 4 * j));
+            attention_i8_avx512vnni_dot(&acc[j], p, attention_i8_avx512vnni_quad(v + 4 * j));
     }
 #pragma GCC unroll 16
     for (int j = 0; j < LANES; j++) {
