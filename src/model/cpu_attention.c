@@ -4,6 +4,7 @@
 
 /* Fewer query rows than this in a call go with keys in lanes: half-empty row lanes cost as much as full ones. */
 #define MIN_ROWS_IN_LANES 6
+#define MIN_ROWS_IN_LANES_I8 14 /* its keys in lanes cost what rows do at 14 of 16 lanes */
 #define MAX_PARTITION_BLOCKS (ATTENTION_PARTITION_KEYS / 16)
 
 /* ---- store ---- */
@@ -143,7 +144,8 @@ static void fold_partition(struct attend_job *job, const struct piece *piece, co
         v_blocks[b - block_begin] = block_store_v(job->store, job->layer, block, piece->kv_head);
     }
     struct attention_keys keys = {k_blocks, v_blocks, layout->block_tokens, layout->head_dim};
-    bool has_row_lanes = piece->n_queries >= MIN_ROWS_IN_LANES;
+    int min_rows = layout->dtype == DTYPE_I8 ? MIN_ROWS_IN_LANES_I8 : MIN_ROWS_IN_LANES;
+    bool has_row_lanes = piece->n_queries >= min_rows;
     atomic_fetch_add_explicit(has_row_lanes ? &job->n_rows_calls : &job->n_keys_calls, 1, memory_order_relaxed);
     fold_kernel(job->kernels, layout->dtype, has_row_lanes)(&rows->rows, &keys, key_begin, key_end, part);
 }
