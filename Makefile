@@ -6,7 +6,7 @@ export BRIDGE
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: build demo test test-all lint asan ubsan tsan kernelcheck fuzz format clean help
+.PHONY: build demo test test-all lint asan ubsan tsan kernelcheck bench-peers fuzz format clean help
 
 build: ## the program, build/release/kvick; installs nothing
 	@scripts/build release kvick
@@ -48,6 +48,9 @@ tsan: ## the tests under ThreadSanitizer, without the bridge
 kernelcheck: ## every kernel this CPU can run against the scalar one
 	@scripts/build release tests
 	@scripts/run-tests release kernelcheck
+
+bench-peers: build ## kvick beside llama.cpp, OpenVINO and ik_llama.cpp; BENCH="--quick" and the like are passed on
+	@scripts/bench-peers $(BENCH)
 
 fuzz: ## every parser's fuzz target for FUZZ_SECONDS (20) each, with clang-16
 	@scripts/build fuzz fuzz

@@ -21,6 +21,8 @@ enum options_for {
     FOR_EVAL = 1 << 4,
     FOR_BENCH = 1 << 5,
     FOR_CPU = 1 << 6,
+    FOR_SYNTH = 1 << 7,
+    FOR_QUANTIZE = 1 << 8,
     FOR_ALL = -1
 };
 

@@ -72,6 +72,46 @@ static void q8_0(const float *in, uint8_t *block) {
     }
 }
 
+/* Of 16 values: the step at which the one of greatest magnitude, with its sign, is code -32. */
+static float part_step(const float *in) {
+    float largest = 0;
+    for (int i = 0; i < 16; i++)
+        if (fabsf(in[i]) > fabsf(largest)) largest = in[i];
+    return largest / -32;
+}
+
+/* [-limit - is_wide, limit], halves away from zero; NaN gives 0. */
+static int signed_code(float code, int limit, bool is_wide) {
+    float min = (float)(-limit - is_wide), max = (float)limit, rounded = roundf(code);
+    if (isnan(rounded)) return 0;
+    return rounded < min ? (int)min : rounded > max ? (int)max : (int)rounded;
+}
+
+/* Codes in planes: four bits at byte e / 128 * 64 + e % 64, two at byte e / 128 * 32 + e % 32. */
+static void put_q6_code(uint8_t *block, int e, int code) {
+    block[e / 128 * 64 + e % 64] |= (uint8_t)((code & 15) << (4 * (e / 64 % 2)));
+    block[128 + e / 128 * 32 + e % 32] |= (uint8_t)((code >> 4) << (2 * (e / 32 % 4)));
+}
+
+static void q6_k(const float *in, uint8_t *block) {
+    float steps[16], largest = 0;
+    for (int part = 0; part < 16; part++) {
+        steps[part] = part_step(in + 16 * part);
+        if (fabsf(steps[part]) > fabsf(largest)) largest = steps[part];
+    }
+    uint16_t d_bits = dtype_f32_to_f16(largest / -128);
+    float d = dtype_f16_to_f32(d_bits), inverse_d = inverse(d);
+    memset(block, 0, 192);
+    for (int part = 0; part < 16; part++) {
+        int scale = signed_code(steps[part] * inverse_d, 127, true);
+        float inverse_step = inverse(d * (float)scale);
+        block[192 + part] = (uint8_t)(int8_t)scale;
+        for (int e = 16 * part; e < 16 * part + 16; e++)
+            put_q6_code(block, e, 32 + signed_code(in[e] * inverse_step, 31, true));
+    }
+    write_u16(block + 208, d_bits);
+}
+
 static void f32(const float *in, uint8_t *bytes) {
     memcpy(bytes, in, sizeof *in);
 }
@@ -88,8 +128,8 @@ static void bf16(const float *in, uint8_t *bytes) {
 typedef void block_fn(const float *in, uint8_t *block);
 
 static block_fn *const formats[DTYPE_N] = {
-    [DTYPE_F32] = f32,   [DTYPE_F16] = f16,   [DTYPE_BF16] = bf16,
-    [DTYPE_Q4_0] = q4_0, [DTYPE_Q4_1] = q4_1, [DTYPE_Q8_0] = q8_0,
+    [DTYPE_F32] = f32,   [DTYPE_F16] = f16,   [DTYPE_BF16] = bf16, [DTYPE_Q4_0] = q4_0,
+    [DTYPE_Q4_1] = q4_1, [DTYPE_Q8_0] = q8_0, [DTYPE_Q6_K] = q6_k,
 };
 
 bool quantize_is_known(enum dtype dtype) {

@@ -1,0 +1,51 @@
+#include "base/progress.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define MAX_LINE_BYTES 80
+#define N_BAR 30
+#define REDRAW_NS 100000000
+
+void progress_format(const struct progress *progress, int64_t now_ns, char *out, int out_bytes) {
+    double share = progress->total_bytes ? (double)progress->done_bytes / (double)progress->total_bytes : 1;
+    double took_s = (double)(now_ns - progress->start_ns) * 1e-9;
+    double rate = took_s > 0 ? (double)progress->done_bytes / took_s : 0;
+    char bar[N_BAR + 1];
+    for (int i = 0; i < N_BAR; i++) bar[i] = i < (int)(share * N_BAR) ? '#' : '.';
+    bar[N_BAR] = 0;
+    int n = snprintf(out, (size_t)out_bytes, "%.20s  [%s] %3d %%  %.0f MB/s", progress->what, bar, (int)(100 * share),
+                     rate * 1e-6);
+    if (rate > 0 && n > 0 && n < out_bytes)
+        snprintf(out + n, (size_t)(out_bytes - n), "  %.0f s left",
+                 (double)(progress->total_bytes - progress->done_bytes) / rate);
+}
+
+static void show(struct progress *progress, int64_t now_ns) {
+    char line[MAX_LINE_BYTES];
+    progress_format(progress, now_ns, line, sizeof line);
+    fprintf(stderr, "\r\x1b[K%s", line);
+    fflush(stderr);
+    progress->shown_ns = now_ns;
+}
+
+void progress_start(struct progress *progress, const char *what, uint64_t total_bytes) {
+    int64_t now_ns = clock_now_ns();
+    *progress = (struct progress){what, total_bytes, 0, now_ns, now_ns, isatty(STDERR_FILENO) == 1};
+    if (progress->is_shown) show(progress, now_ns);
+}
+
+void progress_add(struct progress *progress, uint64_t n_bytes) {
+    uint64_t left_bytes = progress->total_bytes - progress->done_bytes;
+    progress->done_bytes += n_bytes < left_bytes ? n_bytes : left_bytes;
+    if (!progress->is_shown) return;
+    int64_t now_ns = clock_now_ns();
+    if (now_ns - progress->shown_ns >= REDRAW_NS) show(progress, now_ns);
+}
+
+void progress_end(struct progress *progress) {
+    if (progress->is_shown) fputs("\r\x1b[K", stderr);
+    progress->is_shown = false;
+}
