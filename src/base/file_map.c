@@ -29,6 +29,13 @@ enum status file_map_open(struct file_map *map, const char *path, struct status_
     return status;
 }
 
+void file_map_release(const struct file_map *map, size_t off, size_t n_bytes) {
+    REQUIRE(off <= map->n_bytes && n_bytes <= map->n_bytes - off);
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), end = off + n_bytes;
+    size_t from = off / page_bytes * page_bytes, to = end == map->n_bytes ? end : end / page_bytes * page_bytes;
+    if (from < to) madvise((void *)(uintptr_t)(map->bytes + from), to - from, MADV_DONTNEED); /* advice only */
+}
+
 void file_map_close(struct file_map *map) {
     if (map->bytes) munmap((void *)(uintptr_t)map->bytes, map->n_bytes);
     *map = (struct file_map){0};

@@ -17,6 +17,9 @@ struct file_map {
 
 /* Errors: STATUS_IO with the system's reason in note (no path in it), also for directories and devices. */
 WARN_UNUSED enum status file_map_open(struct file_map *map, const char *path, struct status_note *note);
+/* Gives back the memory of the pages that [off, off + n_bytes) touches, but for a last one that goes on behind it,
+ * until somebody reads them again. */
+void file_map_release(const struct file_map *map, size_t off, size_t n_bytes);
 void file_map_close(struct file_map *map);
 
 #endif

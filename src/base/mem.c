@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; headers may be older */
+#endif
 
 /* Relaxed counters: they order nothing, tests read them when all threads are idle. */
 static atomic_long n_live;
@@ -73,20 +75,25 @@ void mem_free(void *p) {
 }
 
 static size_t whole_huge_pages(size_t n_bytes) {
-    return (n_bytes + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
+    return (n_bytes + MEM_HUGE_PAGE_BYTES - 1) & ~(MEM_HUGE_PAGE_BYTES - 1);
 }
 
 void *mem_map_pages(size_t n_bytes) {
     if (n_bytes == 0 || n_bytes > SIZE_MAX / 4 || is_told_to_fail()) return NULL;
-    size_t need = whole_huge_pages(n_bytes), got = need + HUGE_PAGE_BYTES;
+    size_t need = whole_huge_pages(n_bytes), got = need + MEM_HUGE_PAGE_BYTES;
     char *raw = mmap(NULL, got, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED) return NULL;
-    char *start = (char *)(((uintptr_t)raw + HUGE_PAGE_BYTES - 1) & ~(uintptr_t)(HUGE_PAGE_BYTES - 1));
+    char *start = (char *)(((uintptr_t)raw + MEM_HUGE_PAGE_BYTES - 1) & ~(uintptr_t)(MEM_HUGE_PAGE_BYTES - 1));
     size_t head = (size_t)(start - raw), tail = got - head - need;
     if (head) munmap(raw, head);
     if (tail) munmap(start + need, tail);
-    madvise(start, need, MADV_HUGEPAGE); /* advice: without it everything works, only slower */
+    if (n_bytes > MEM_HUGE_PAGE_BYTES / 2)
+        madvise(start, need, MADV_HUGEPAGE); /* advice: without it everything works, only slower */
     return counted(start);
+}
+
+bool mem_back_pages(void *p, size_t n_bytes) {
+    return madvise(p, n_bytes, MADV_POPULATE_WRITE) == 0;
 }
 
 void mem_unmap_pages(void *p, size_t n_bytes) {

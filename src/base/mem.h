@@ -4,6 +4,7 @@
 #ifndef KVICK_BASE_MEM_H
 #define KVICK_BASE_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -20,9 +21,16 @@ WARN_UNUSED char *mem_strndup(const char *text, size_t n_bytes);
 
 void mem_free(void *p);
 
-/* Zeroed pages for pools and packed weights, aligned to 2 MiB and advised as huge; release with the same n_bytes. */
+#define MEM_HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+/* Zeroed pages for pools and packed weights, aligned to 2 MiB and, from 1 MiB on, advised as huge; release with the
+ * same n_bytes. */
 WARN_UNUSED void *mem_map_pages(size_t n_bytes);
 void mem_unmap_pages(void *p, size_t n_bytes);
+
+/* Has the system back [p, p + n_bytes) of mapped pages now instead of at their first use; bytes already there stay.
+ * p: a multiple of the page size. False if the system cannot: they are backed at their first use then. */
+bool mem_back_pages(void *p, size_t n_bytes);
 
 /* Tests: the n-th allocation from now (1 = the next) and all after it fail; 0 ends that. */
 void mem_fail_from(long n);

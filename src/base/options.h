@@ -12,7 +12,7 @@
 
 #define OPTIONS_MAX_LIST 64
 
-/* One bit per command; a command's bit is 1 << its row in cmd/commands.inc. */
+/* One bit per command of cmd/commands.inc. */
 enum options_for {
     FOR_RUN = 1 << 0,
     FOR_TOKENIZE = 1 << 1,
@@ -21,8 +21,12 @@ enum options_for {
     FOR_EVAL = 1 << 4,
     FOR_BENCH = 1 << 5,
     FOR_CPU = 1 << 6,
-    FOR_SYNTH = 1 << 7,
-    FOR_QUANTIZE = 1 << 8,
+    FOR_VERIFY = 1 << 7,
+    FOR_REPLAY = 1 << 8,
+    FOR_SIM = 1 << 9,
+    FOR_SERVE = 1 << 10,
+    FOR_SYNTH = 1 << 11,
+    FOR_QUANTIZE = 1 << 12,
     FOR_ALL = -1
 };
 

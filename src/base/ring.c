@@ -86,6 +86,19 @@ bool ring_pop(struct ring *ring, void *out_item) {
     return true;
 }
 
+bool ring_arm(struct ring *ring) {
+    atomic_store_explicit(&ring->is_consumer_asleep, true, memory_order_seq_cst);
+    if (!has_item(ring)) return true;
+    atomic_store_explicit(&ring->is_consumer_asleep, false, memory_order_seq_cst);
+    return false;
+}
+
+void ring_disarm(struct ring *ring) {
+    uint64_t count;
+    atomic_store_explicit(&ring->is_consumer_asleep, false, memory_order_seq_cst);
+    while (read(ring->event_fd, &count, sizeof count) < 0 && errno == EINTR) continue;
+}
+
 bool ring_wait(struct ring *ring, int timeout_ms) {
     int64_t deadline_ns = clock_now_ns() + (int64_t)timeout_ms * 1000000;
     for (;;) {
@@ -97,9 +110,7 @@ bool ring_wait(struct ring *ring, int timeout_ms) {
             struct pollfd fd = {.fd = ring->event_fd, .events = POLLIN};
             poll(&fd, 1, left_ms);
         }
-        atomic_store_explicit(&ring->is_consumer_asleep, false, memory_order_seq_cst);
-        uint64_t count;
-        while (read(ring->event_fd, &count, sizeof count) < 0 && errno == EINTR) continue;
+        ring_disarm(ring);
         if (is_ready || has_item(ring)) return true;
         if (timeout_ms >= 0 && clock_now_ns() >= deadline_ns) return false;
     }

@@ -35,6 +35,13 @@ bool ring_pop(struct ring *ring, void *out_item);
 /* Consumer: returns when there is an item (true) or after timeout_ms (false); -1 waits for ever. */
 bool ring_wait(struct ring *ring, int timeout_ms);
 
+/* Consumer in an event loop that watches ring->event_fd: call before going back to sleep, after popping everything.
+ * True: the next push makes event_fd readable. False: something came meanwhile, pop again. */
+WARN_UNUSED bool ring_arm(struct ring *ring);
+
+/* Consumer in an event loop, once event_fd is readable: until the next arm pushes stay silent. */
+void ring_disarm(struct ring *ring);
+
 /* Items now in the ring, as seen by one thread while others work. */
 size_t ring_n_items(const struct ring *ring);
 size_t ring_max_items(const struct ring *ring);

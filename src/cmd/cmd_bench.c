@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 #include "bench/speed.h"
 #include "cmd/bench_kernels.h"
+#include "cmd/bench_start.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_engine.h"
 #include "planner/hw_profile.h"
@@ -184,14 +185,16 @@ static int run_speed(struct bench *bench, const char *model) {
 }
 
 int cmd_bench(const struct options *options, int n_words, const char **words) {
+    bool is_start = n_words > 0 && strcmp(words[0], "start") == 0;
     if (n_words == 1 && strcmp(words[0], "kernels") == 0) return bench_kernels(options);
-    if (n_words < 1 || strcmp(words[0], "speed") != 0)
+    if (n_words < 1 || (strcmp(words[0], "speed") != 0 && !is_start))
         return cmd_usage("bench",
                          n_words > 1 && strcmp(words[0], "kernels") == 0
                              ? "'%s' takes no MODEL"
-                             : "'%s' is not a measurement (known: speed, kernels)",
+                             : "'%s' is not a measurement (known: speed, start, kernels)",
                          n_words ? words[0] : "");
     if (n_words != 2) return cmd_usage("bench", "one MODEL is needed, %d given", n_words - 1);
+    if (is_start) return bench_start(options, words[1]);
     struct bench bench = {.options = options};
     int exit_code = run_speed(&bench, words[1]);
     if (bench.pool) thread_pool_destroy(&bench.pool);

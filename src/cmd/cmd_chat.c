@@ -3,7 +3,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "chat/chat_prompt.h"
 
 /* The text of the token whose id stands under id_key; absent key: no such token. */
 static enum status model_token(const struct gguf *gguf, const char *id_key, struct chat_template_token *out,
@@ -57,31 +59,6 @@ bool cmd_chat_now(const char *text, int64_t *out_now_s) {
     return true;
 }
 
-/* The template's own text: what lies between the request's. */
-static enum status encode_rendered(const struct tokenizer *tokenizer, const struct str *text,
-                                   const struct chat_template_spans *user, struct id_list *out_ids,
-                                   struct status_note *note) {
-    struct tokenizer_span *own = mem_alloc_array(user->n_items + 1, sizeof *own);
-    if (!own) return status_fail(note, STATUS_NOMEM, "no memory for the prompt");
-    size_t from = 0, n_own = 0;
-    for (size_t i = 0; i <= user->n_items; i++) {
-        size_t to = i < user->n_items ? user->items[i].from : text->n_bytes;
-        if (to > from) own[n_own++] = (struct tokenizer_span){from, to, true};
-        if (i < user->n_items) from = user->items[i].to;
-    }
-    size_t n_before = out_ids->n_ids;
-    enum status status = tokenizer_encode_spans(tokenizer, text->ptr, text->n_bytes, own, n_own, 0, out_ids, note);
-    bool lacks_bos = tokenizer_adds_bos(tokenizer) &&
-                     (out_ids->n_ids == n_before || out_ids->ids[n_before] != tokenizer_bos(tokenizer));
-    if (!status && lacks_bos) {
-        out_ids->n_ids = n_before;
-        status =
-            tokenizer_encode_spans(tokenizer, text->ptr, text->n_bytes, own, n_own, TOKENIZER_ADD_BOS, out_ids, note);
-    }
-    mem_free(own);
-    return status;
-}
-
 /* The request as JSON text in memory of ours; NULL: none to be had. */
 static char *dump_request(const json_t *request, size_t *out_n_bytes) {
     size_t n_bytes = json_dumpb(request, NULL, 0, JSON_COMPACT);
@@ -95,19 +72,17 @@ static char *dump_request(const json_t *request, size_t *out_n_bytes) {
 }
 
 enum status cmd_chat_encode(const struct chat_template *chat_template, const struct tokenizer *tokenizer,
-                            const json_t *request, struct id_list *out_ids, struct status_note *note) {
-    struct chat_template_spans user = {0};
-    struct str text;
-    int64_t now_s = 0;
+                            const json_t *request, struct id_list *out_ids, struct phase_stats *stats,
+                            struct status_note *note) {
+    int64_t now_s = 0, start_ns = clock_now_ns(), rendered_ns = start_ns;
     size_t n_bytes = 0;
     char *json = dump_request(request, &n_bytes);
-    str_init(&text, CHAT_TEMPLATE_MAX_OUT_BYTES);
     enum status status = json ? STATUS_OK : status_fail(note, STATUS_NOMEM, "no memory for the conversation");
     if (!status && !cmd_chat_now(NULL, &now_s)) status = status_fail(note, STATUS_IO, "the wall clock cannot be read");
-    if (!status) status = chat_template_render(chat_template, json, n_bytes, now_s, &text, &user, note);
-    if (!status) status = encode_rendered(tokenizer, &text, &user, out_ids, note);
+    if (!status)
+        status = chat_prompt_encode(chat_template, tokenizer, json, n_bytes, now_s, out_ids, &rendered_ns, note);
+    phase_stats_add(stats, PHASE_TEMPLATE, start_ns, rendered_ns);
+    phase_stats_add(stats, PHASE_TOKENIZE, rendered_ns, clock_now_ns());
     mem_free(json);
-    chat_template_spans_deinit(&user);
-    str_deinit(&text);
     return status;
 }

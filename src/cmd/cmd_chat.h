@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "chat/chat_template.h"
+#include "engine/phase_stats.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/gguf.h"
 
@@ -19,8 +20,10 @@ WARN_UNUSED enum status cmd_chat_template(const struct gguf *gguf, struct chat_t
 bool cmd_chat_now(const char *text, int64_t *out_now_s);
 
 /* Appends the ids of a chat request {"messages": ...}: special tokens are found in the template's own text only, so
- * that no message can forge a turn. BOS is put in front if the model wants one and the template gave none. */
+ * that no message can forge a turn. BOS is put in front if the model wants one and the template gave none.
+ * stats: gets the time that each part took. */
 WARN_UNUSED enum status cmd_chat_encode(const struct chat_template *chat_template, const struct tokenizer *tokenizer,
-                                        const json_t *request, struct id_list *out_ids, struct status_note *note);
+                                        const json_t *request, struct id_list *out_ids, struct phase_stats *stats,
+                                        struct status_note *note);
 
 #endif

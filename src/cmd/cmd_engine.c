@@ -69,7 +69,7 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     out->max_sequences = needs->max_sequences;
     out->max_logit_rows = needs->max_logit_rows > needs->max_sequences ? needs->max_logit_rows : needs->max_sequences;
     /* One block more per sequence: the last may be partly filled. */
-    out->kv_tokens = (out->max_context + out->block_tokens) * needs->max_sequences;
+    out->kv_tokens = (out->max_context + out->block_tokens) * (needs->n_full ? needs->n_full : needs->max_sequences);
     out->has_prefix_cache = !options->no_prefix_cache;
     return STATUS_OK;
 }
@@ -99,9 +99,15 @@ enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model, c
     return status;
 }
 
-enum status cmd_engine_start(struct cmd_engine *opened, struct status_note *note) {
+enum status cmd_engine_begin(struct cmd_engine *opened, struct status_note *note) {
     opened->options.gguf = opened->gguf;
-    enum status status = engine_create(&opened->engine, &opened->options, note);
+    enum status status = engine_begin(&opened->engine, &opened->options, note);
+    if (status) status_note_prefix(note, opened->path);
+    return status;
+}
+
+enum status cmd_engine_await(struct cmd_engine *opened, struct status_note *note) {
+    enum status status = engine_await(opened->engine, note);
     if (status) status_note_prefix(note, opened->path);
     return status;
 }
@@ -110,7 +116,8 @@ enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const 
                             const struct cmd_engine_needs *needs, struct status_note *note) {
     enum status status = cmd_engine_open_file(opened, model, options, needs, note);
     if (status) return status;
-    status = cmd_engine_start(opened, note);
+    status = cmd_engine_begin(opened, note);
+    if (!status) status = cmd_engine_await(opened, note);
     if (status) cmd_engine_close(opened);
     return status;
 }

@@ -10,12 +10,13 @@ struct cmd_engine {
     char path[CMD_MODEL_MAX_PATH_BYTES];
     struct gguf *gguf;
     struct engine_options options;
-    struct engine *engine; /* NULL until started */
+    struct engine *engine; /* NULL until begun */
 };
 
 struct cmd_engine_needs {
     int min_context; /* tokens that must fit, or 0 */
     int max_sequences;
+    int n_full;         /* contexts of full length that the KV cache holds; 0: max_sequences */
     int max_logit_rows; /* of a step; 0: one per sequence */
     bool has_bf16_tables;
 };
@@ -31,10 +32,12 @@ WARN_UNUSED enum status cmd_engine_open_file(struct cmd_engine *opened, const ch
                                              const struct options *options, const struct cmd_engine_needs *needs,
                                              struct status_note *note);
 
-/* Loads the model. Errors: as engine_create; close afterwards. */
-WARN_UNUSED enum status cmd_engine_start(struct cmd_engine *opened, struct status_note *note);
+/* Loads the model on the engine's threads; the caller goes on, and awaits it before the first request.
+ * Errors: as engine_begin and engine_await; close afterwards. */
+WARN_UNUSED enum status cmd_engine_begin(struct cmd_engine *opened, struct status_note *note);
+WARN_UNUSED enum status cmd_engine_await(struct cmd_engine *opened, struct status_note *note);
 
-/* Both. */
+/* All three. */
 WARN_UNUSED enum status cmd_engine_open(struct cmd_engine *opened, const char *model, const struct options *options,
                                         const struct cmd_engine_needs *needs, struct status_note *note);
 void cmd_engine_close(struct cmd_engine *opened);

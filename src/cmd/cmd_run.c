@@ -9,6 +9,7 @@
 
 #include <histedit.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cmd/cmd.h"
@@ -22,17 +23,25 @@
 #define POLL_MS 100 /* how late Ctrl-C may be seen while no token comes */
 #define HISTORY_LINES 200
 
+/* When the parts of the start were done, 0: not yet. The model loads beside all but the file. */
+struct start_stamps {
+    int64_t begun_ns, file_ns, tokenizer_ns, template_ns, prompt_ns;
+};
+
 struct run {
     const struct options *options;
+    struct start_stamps start;
     struct cmd_engine model;
     struct tokenizer *tokenizer;
     struct chat_template *chat_template; /* NULL with --raw */
     json_t *request;                     /* {"messages": [...]}, grows with the conversation */
     struct id_list ids;
     struct str answer;
-    struct str input; /* standard input, where it is the prompt */
+    struct str input;          /* standard input, where it is the prompt */
+    struct phase_stats before; /* of the turn: what comes before the engine */
     struct status_note note;
     bool is_terminal;
+    int n_answers;
     int n_handled_interrupts; /* Ctrl-C beyond these asks to stop the answer that is being made */
 };
 
@@ -56,13 +65,20 @@ static enum status add_message(struct run *run, const char *role, const char *te
 }
 
 static enum status encode_prompt(struct run *run, const char *text, size_t n_bytes) {
+    int64_t start_ns = clock_now_ns();
+    enum status status;
     id_list_clear(&run->ids);
+    run->before = (struct phase_stats){.received_ns = start_ns};
     if (run->options->raw) {
         unsigned flags = tokenizer_adds_bos(run->tokenizer) ? TOKENIZER_ADD_BOS : 0;
-        return tokenizer_encode(run->tokenizer, text, n_bytes, flags, &run->ids, &run->note);
+        status = tokenizer_encode(run->tokenizer, text, n_bytes, flags, &run->ids, &run->note);
+        phase_stats_add(&run->before, PHASE_TOKENIZE, start_ns, clock_now_ns());
+        return status;
     }
-    enum status status = add_message(run, "user", text, n_bytes);
-    return status ? status : cmd_chat_encode(run->chat_template, run->tokenizer, run->request, &run->ids, &run->note);
+    status = add_message(run, "user", text, n_bytes);
+    phase_stats_add(&run->before, PHASE_PREPROCESS, start_ns, clock_now_ns());
+    if (status) return status;
+    return cmd_chat_encode(run->chat_template, run->tokenizer, run->request, &run->ids, &run->before, &run->note);
 }
 
 /* At least one token of an answer must fit behind the prompt. */
@@ -91,6 +107,7 @@ static struct request *make_request(struct run *run) {
         return NULL;
     }
     request->sampling = read_sampling(options);
+    request->stats = run->before;
     int n_vocab = tokenizer_n_vocab(run->tokenizer);
     for (int id = 0; id < n_vocab && request->n_stop_tokens < REQUEST_MAX_STOP_TOKENS; id++)
         if (tokenizer_is_end_of_generation(run->tokenizer, id))
@@ -167,6 +184,36 @@ static void print_lines(const struct run *run, const struct phase_stats *stats, 
     fflush(stdout);
 }
 
+static json_t *parts_json(const struct phase_stats *stats) {
+    json_t *parts = json_object();
+    for (int i = 0; i < N_PHASES; i++)
+        json_object_set_new(parts, phase_stats_name((enum phase)i), json_real((double)stats->part_ns[i] / 1e6));
+    return parts;
+}
+
+static json_t *work_json(const struct phase_work *work) {
+    return json_pack("{s:f, s:f, s:f}", "flops", work->flops, "bytes_read", work->bytes_read, "kv_bytes_written",
+                     work->kv_bytes_written);
+}
+
+/* Milliseconds from the command's begin to the end of each part of the start. */
+static json_t *start_json(const struct run *run, const struct phase_stats *stats) {
+    const struct start_stamps *start = &run->start;
+    const struct {
+        const char *name;
+        int64_t ns;
+    } ends[] = {{"file_ms", start->file_ns},
+                {"tokenizer_ms", start->tokenizer_ns},
+                {"template_ms", start->template_ns},
+                {"prompt_ms", start->prompt_ns},
+                {"model_ms", engine_ready_ns(run->model.engine)},
+                {"first_token_ms", stats->first_token_ns}};
+    json_t *root = json_object();
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (ends[i].ns) json_object_set_new(root, ends[i].name, json_real(phase_stats_ms(start->begun_ns, ends[i].ns)));
+    return root;
+}
+
 static enum status print_json(const struct run *run, const struct request *request, enum finish_reason reason) {
     static const char *const reasons[] = {"stop", "length", "cancelled", "unread"};
     const struct phase_stats *stats = &request->stats;
@@ -174,13 +221,16 @@ static enum status print_json(const struct run *run, const struct request *reque
     json_t *ids = json_array();
     for (int i = 0; i < stats->n_new_tokens; i++)
         json_array_append_new(ids, json_integer(request->tokens[request->n_prompt + i]));
-    json_t *root =
-        json_pack("{s:s%, s:o, s:s, s:{s:i, s:i, s:i}, s:{s:f, s:f, s:f, s:f, s:f}}", "text", run->answer.ptr,
-                  run->answer.n_bytes, "ids", ids, "finish_reason", reasons[reason], "usage", "prompt_tokens",
-                  stats->n_prompt_tokens, "cached_tokens", stats->n_cached_tokens, "new_tokens", stats->n_new_tokens,
-                  "phases", "prefill_ms", rates.prefill_ms, "prefill_tok_s", rates.prefill_tok_s, "first_token_ms",
-                  rates.first_ms, "decode_ms_per_token", rates.decode_ms, "decode_tok_s", rates.decode_tok_s);
+    json_t *root = json_pack("{s:s%, s:o, s:s, s:{s:i, s:i, s:i}, s:{s:f, s:f, s:f, s:f, s:f, s:o, s:f}, s:{s:o, s:o}}",
+                             "text", run->answer.ptr, run->answer.n_bytes, "ids", ids, "finish_reason", reasons[reason],
+                             "usage", "prompt_tokens", stats->n_prompt_tokens, "cached_tokens", stats->n_cached_tokens,
+                             "new_tokens", stats->n_new_tokens, "phases", "prefill_ms", rates.prefill_ms,
+                             "prefill_tok_s", rates.prefill_tok_s, "first_token_ms", rates.first_ms,
+                             "decode_ms_per_token", rates.decode_ms, "decode_tok_s", rates.decode_tok_s, "parts_ms",
+                             parts_json(stats), "unaccounted_ms", (double)phase_stats_unaccounted_ns(stats) / 1e6,
+                             "work", "prefill", work_json(&stats->prefill), "decode", work_json(&stats->decode));
     if (!root) return STATUS_NOMEM;
+    if (run->n_answers == 0) json_object_set_new(root, "start", start_json(run, stats));
     json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(root);
@@ -204,6 +254,7 @@ static enum status take_turn(struct run *run, const char *text, size_t n_bytes) 
     if (!status && run->options->json) status = print_json(run, request, reason);
     if (!status && !run->options->json) print_lines(run, &request->stats, reason);
     engine_client_free(&request);
+    run->n_answers += !status;
     if (!status && !run->options->raw) status = add_message(run, "assistant", run->answer.ptr, run->answer.n_bytes);
     if (status) forget_messages(run, n_messages); /* the conversation goes on as if this had not been asked */
     return status;
@@ -298,19 +349,24 @@ static int converse(struct run *run) {
 
 /* ---- start ---- */
 
+/* The engine packs the weights while this thread reads what text needs. */
 static enum status open_model(struct run *run, const char *model) {
     struct cmd_engine_needs needs = {.max_sequences = 1};
     enum status status = cmd_engine_open_file(&run->model, model, run->options, &needs, &run->note);
+    run->start.file_ns = clock_now_ns();
+    if (!status) status = cmd_engine_begin(&run->model, &run->note);
     if (status) return status;
     status = tokenizer_open(&run->tokenizer, run->model.gguf, &run->note);
+    run->start.tokenizer_ns = clock_now_ns();
     if (!status && !run->options->raw) status = cmd_chat_template(run->model.gguf, &run->chat_template, &run->note);
+    run->start.template_ns = clock_now_ns();
     if (status) status_note_prefix(&run->note, model);
     if (!status && run->options->system)
         status = add_message(run, "system", run->options->system, strlen(run->options->system));
     return status;
 }
 
-/* A first prompt that cannot be answered is refused before the model is loaded. */
+/* A first prompt that cannot be answered is refused without waiting for the model. */
 static enum status check_first_prompt(struct run *run) {
     size_t n_messages = json_array_size(json_object_get(run->request, "messages"));
     const struct option_list *prompts = &run->options->prompt;
@@ -321,11 +377,12 @@ static enum status check_first_prompt(struct run *run) {
         status = encode_prompt(run, run->input.ptr, run->input.n_bytes);
     if (!status) status = check_room(run);
     forget_messages(run, n_messages);
+    run->start.prompt_ns = clock_now_ns();
     return status;
 }
 
-static enum status load_model(struct run *run, const char *model) {
-    enum status status = cmd_engine_start(&run->model, &run->note);
+static enum status await_model(struct run *run, const char *model) {
+    enum status status = cmd_engine_await(&run->model, &run->note);
     if (status) return status;
     int n_rows = engine_model(run->model.engine)->n_vocab, n_tokens = (int)tokenizer_n_vocab(run->tokenizer);
     if (n_tokens <= n_rows) return STATUS_OK;
@@ -348,7 +405,7 @@ static enum status check_options(const struct options *options, struct status_no
 }
 
 int cmd_run(const struct options *options, int n_words, const char **words) {
-    struct run run = {.options = options, .is_terminal = isatty(STDOUT_FILENO) == 1};
+    struct run run = {.options = options, .start.begun_ns = clock_now_ns(), .is_terminal = isatty(STDOUT_FILENO) == 1};
     if (n_words != 1) return cmd_usage("run", "one MODEL is needed, %d given", n_words);
     if (check_options(options, &run.note)) return cmd_usage("run", "%s", run.note.text);
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -361,7 +418,7 @@ int cmd_run(const struct options *options, int n_words, const char **words) {
     enum status status = run.request ? open_model(&run, words[0]) : STATUS_NOMEM;
     if (!status && !is_conversation && !options->prompt.n_items) status = read_stdin(&run);
     if (!status && !is_conversation) status = check_first_prompt(&run);
-    if (!status) status = load_model(&run, words[0]);
+    if (!status) status = await_model(&run, words[0]);
     int exit_code;
     if (status)
         exit_code = cmd_fail(NULL, status, &run.note);

@@ -9,6 +9,7 @@
 #include "engine/harvest.h"
 #include "engine/inbox.h"
 #include "engine/outbox.h"
+#include "kernels/kernel_ops.h"
 #include "sched/commit.h"
 
 #define MAX_INBOX 1024
@@ -17,48 +18,79 @@
 
 /* ---- start and end ---- */
 
+/* The whole context of every sequence that the pool is for; where a window ends a block's use, twice what runs at a
+ * time, so that as much again stays findable. */
+static void size_groups(const struct engine *engine, const struct kv_layers *layers, int *out_n_blocks) {
+    const struct engine_options *options = &engine->options;
+    int n_blocks = (options->kv_tokens + options->block_tokens - 1) / options->block_tokens;
+    for (int g = 0; g < layers->n_groups; g++) {
+        int64_t n_tokens = layers->windows[g] + ATTENTION_TILE_KEYS + options->max_chunk + 2 * options->block_tokens;
+        int64_t n_windowed = 2 * options->max_sequences * (n_tokens / options->block_tokens + 1);
+        out_n_blocks[g] = layers->windows[g] && n_windowed < n_blocks ? (int)n_windowed : n_blocks;
+    }
+}
+
 static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     const struct model_config *model = &engine->model;
-    struct kv_layout layout;
-    int n_blocks = (options->kv_tokens + options->block_tokens - 1) / options->block_tokens;
-    enum status status = kv_layout_init(&layout, options->kv_dtype, model->n_layers, model->n_kv_heads, model->head_dim,
-                                        options->block_tokens, n_blocks, note);
+    struct group_store_shape shape = {options->kv_dtype, model->n_kv_heads, model->head_dim, options->block_tokens};
+    struct kv_groups_options sizes = {.block_tokens = options->block_tokens,
+                                      .tile_tokens = ATTENTION_TILE_KEYS,
+                                      .has_index = options->has_prefix_cache,
+                                      .identity = model->arch,
+                                      .n_identity = sizeof model->arch,
+                                      .hash = hash_sha256};
+    struct kv_layers layers;
+    int windows[MODEL_MAX_LAYERS];
+    for (int i = 0; i < model->n_layers; i++) windows[i] = model->layers[i].window;
+    enum status status = kv_layers_init(&layers, model->n_layers, windows, options->max_context, note);
     if (status) return status;
-    status = block_store_init(&engine->store, &layout);
-    if (status) return status_fail(note, status, "no memory for a KV cache of %zu bytes", layout.pool_bytes);
-    status = block_pool_init(&engine->blocks, n_blocks);
-    if (!status && options->has_prefix_cache)
-        status = prefix_index_init(&engine->index, &engine->blocks, options->block_tokens, model->arch,
-                                   sizeof model->arch, hash_sha256);
-    if (status) return status_fail(note, status, "no memory for an index of %d blocks", n_blocks);
-    return STATUS_OK;
+    size_groups(engine, &layers, sizes.n_blocks);
+    status = group_store_init(&engine->store, &layers, &shape, sizes.n_blocks, note);
+    if (status) return status;
+    sizes.n_groups = layers.n_groups;
+    memcpy(sizes.windows, layers.windows, sizeof sizes.windows);
+    status = kv_groups_init(&engine->groups, &sizes);
+    return status ? status_fail(note, status, "no memory for an index of %d blocks", sizes.n_blocks[0]) : STATUS_OK;
+}
+
+/* Until a cost model is given steps have no bound in time: a table by which prompts can be compared is enough. */
+static void use_unit_cost(struct step_cost *cost) {
+    const int rows = 1;
+    const double rows_ns = 1e6;
+    if (step_cost_init(cost, 1, &rows, &rows_ns, NULL)) BUG("the unit cost is refused");
+}
+
+/* A chunk, beside everybody who decodes. */
+static int max_step_rows(const struct engine_options *options) {
+    return options->max_chunk + options->max_sequences;
 }
 
 static enum status reserve_steps(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     size_t n = (size_t)options->max_sequences;
-    size_t max_blocks = (size_t)(options->max_context + options->block_tokens - 1) / (size_t)options->block_tokens + 1;
-    struct plan_limits limits = {options->max_sequences, options->max_chunk, options->max_logit_rows};
+    struct plan_limits limits = {.max_sequences = options->max_sequences,
+                                 .max_rows = max_step_rows(options),
+                                 .max_logit_rows = options->max_logit_rows,
+                                 .max_prefill_rows = options->max_chunk,
+                                 .step = {.is_unbounded = true}};
     engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
-    engine->hidden = mem_alloc_array((size_t)options->max_chunk * (size_t)engine->model.d_model, sizeof(float));
+    engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
     engine->pooled = mem_alloc_array(n * (size_t)engine->model.d_model, sizeof(double));
     engine->mask_words = mem_alloc_array(n * SAMPLER_MASK_WORDS(engine->model.n_vocab), sizeof(uint32_t));
     engine->picks = mem_alloc_array((size_t)options->max_logit_rows + n, sizeof *engine->picks);
-    engine->state = (struct plan_state){.limits = limits,
-                                        .sequences = mem_alloc_array(n, sizeof *engine->state.sequences),
-                                        .pool = &engine->blocks,
-                                        .index = options->has_prefix_cache ? &engine->index : NULL,
-                                        .block_tokens = options->block_tokens};
+    engine->state = (struct plan_state){
+        .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
+    policy_init(&engine->state.policy, POLICY_FCFS);
+    use_unit_cost(&engine->state.cost);
     bool has_memory = engine->logits && engine->sequences && engine->slots && engine->state.sequences &&
                       engine->hidden && engine->pooled && engine->mask_words && engine->picks;
-    for (size_t i = 0; has_memory && i < n; i++) {
-        engine->sequences[i].blocks = mem_alloc_array(max_blocks, sizeof(block_id));
-        has_memory = engine->sequences[i].blocks != NULL;
-    }
-    if (has_memory && !plan_init(&engine->plan, &limits) && !step_batch_init(&engine->batch, &limits) &&
+    for (size_t i = 0; has_memory && i < n; i++)
+        has_memory = !kv_table_init(&engine->sequences[i].kv, &engine->groups, options->max_context);
+    if (has_memory && !plan_init(&engine->plan, &limits) &&
+        !step_batch_init(&engine->batch, &limits, engine->groups.n_groups) &&
         !sampler_init(&engine->sampler, engine->model.n_vocab, options->n_threads, &engine->kernels))
         return STATUS_OK;
     return status_fail(note, STATUS_NOMEM, "no memory for %d sequences of %d tokens", options->max_sequences,
@@ -72,8 +104,8 @@ static enum status load(struct engine *engine, struct status_note *note) {
     kernel_table_choose(&engine->kernels, options->tiers);
     status = reserve_kv(engine, note);
     if (status) return status;
-    struct forward_limits limits = {options->max_chunk, options->max_logit_rows, options->activations,
-                                    options->has_bf16_tables};
+    struct forward_limits limits = {max_step_rows(options), options->max_logit_rows, options->activations,
+                                    options->has_bf16_tables, &engine->must_end};
     status =
         forward_create(&engine->forward, options->gguf, engine->pool, &engine->kernels, &engine->store, &limits, note);
     if (status) return status;
@@ -83,7 +115,8 @@ static enum status load(struct engine *engine, struct status_note *note) {
 }
 
 static void unload(struct engine *engine) {
-    for (int i = 0; engine->sequences && i < engine->options.max_sequences; i++) mem_free(engine->sequences[i].blocks);
+    for (int i = 0; engine->sequences && i < engine->options.max_sequences; i++)
+        kv_table_deinit(&engine->sequences[i].kv);
     mem_free(engine->sequences);
     mem_free(engine->slots);
     mem_free(engine->hidden);
@@ -96,9 +129,8 @@ static void unload(struct engine *engine) {
     step_batch_deinit(&engine->batch);
     sampler_deinit(&engine->sampler);
     forward_destroy(&engine->forward);
-    if (engine->options.has_prefix_cache) prefix_index_deinit(&engine->index);
-    block_pool_deinit(&engine->blocks);
-    block_store_deinit(&engine->store);
+    kv_groups_deinit(&engine->groups);
+    group_store_deinit(&engine->store);
     thread_pool_destroy(&engine->pool);
 }
 
@@ -108,9 +140,10 @@ static void publish_stats(struct engine *engine) {
     struct engine_stats *stats = &engine->stats;
     stats->layer_ops = forward_counts(engine->forward);
     stats->n_running = engine->state.n_sequences;
-    stats->n_free_blocks = engine->blocks.n_free;
-    stats->n_reusable_blocks = engine->blocks.n_reusable;
-    stats->n_held_blocks = engine->blocks.n_held;
+    const struct block_pool *blocks = &engine->groups.groups[0].pool;
+    stats->n_free_blocks = blocks->n_free;
+    stats->n_reusable_blocks = blocks->n_reusable;
+    stats->n_held_blocks = blocks->n_held;
     seqlock_write(&engine->stats_lock, engine->shared_stats, stats, sizeof *stats);
 }
 
@@ -127,9 +160,12 @@ static bool is_abandoned(void *arg) {
 }
 
 static void make_copies(struct engine *engine) {
-    for (int i = 0; i < engine->plan.n_copies; i++)
-        block_store_copy(&engine->store, engine->plan.copies[i].from, engine->plan.copies[i].to);
-    commit_copies(&engine->plan, &engine->state);
+    for (int i = 0; i < engine->state.n_sequences; i++) {
+        struct kv_table *table = &engine->state.sequences[i]->kv;
+        for (int g = 0; table->has_copy && g < engine->groups.n_groups; g++)
+            block_store_copy(&engine->store.stores[g], table->copy_from[g], table->blocks[g][table->copy_to]);
+        kv_table_end_copy(table);
+    }
 }
 
 /* What every request's time is spent on from this step's start on. */
@@ -154,11 +190,11 @@ static void switch_phases(struct engine *engine) {
 static bool run_step(struct engine *engine) {
     engine->step_start_ns = clock_now_ns();
     outbox_watch_readers(engine, engine->step_start_ns);
-    plan_make(&engine->plan, &engine->state);
+    plan_make(&engine->plan, &engine->state, engine->step_start_ns);
     switch_phases(engine);
-    if (engine->plan.n_items == 0) return false;
     make_copies(engine);
-    struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, engine->options.block_tokens);
+    if (engine->plan.n_items == 0) return false;
+    struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, &engine->groups);
     engine->is_in_step = true;
     bool is_done = forward_run(engine->forward, &batch, engine->logits);
     if (is_done) harvest_step(engine, &batch, clock_now_ns());
@@ -173,9 +209,20 @@ static bool run_step(struct engine *engine) {
     return true;
 }
 
+/* Work for idle moments, in short pieces. False when none is left. */
+static bool tidy(struct engine *engine) {
+    bool has_more = forward_release_file(engine->forward);
+    for (int g = 0; !has_more && g < engine->groups.n_groups; g++)
+        has_more = block_store_back(&engine->store.stores[g]);
+    return has_more;
+}
+
 /* One round of the loop; waits where nothing can be done. */
 static void turn(struct engine *engine) {
-    if (engine->state.n_sequences == 0) ring_wait(&engine->inbox, -1);
+    if (engine->state.n_sequences == 0) {
+        while (ring_n_items(&engine->inbox) == 0 && tidy(engine)) continue;
+        ring_wait(&engine->inbox, -1);
+    }
     inbox_read(engine);
     bool has_run = outbox_has_step_room(engine) && run_step(engine);
     publish_stats(engine);
@@ -188,6 +235,7 @@ static void engine_main(void *arg) {
     struct engine *engine = arg;
     char done = 1;
     engine->start_status = load(engine, &engine->start_note);
+    engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;
     if (can_run) forward_watch(engine->forward, is_abandoned, engine);
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
@@ -197,7 +245,15 @@ static void engine_main(void *arg) {
     unload(engine);
 }
 
-enum status engine_create(struct engine **out_engine, const struct engine_options *options, struct status_note *note) {
+static void free_engine(struct engine **engine) {
+    ring_deinit(&(*engine)->inbox);
+    ring_deinit(&(*engine)->outbox);
+    ring_deinit(&(*engine)->is_ready);
+    mem_unmap_pages(*engine, sizeof **engine);
+    *engine = NULL;
+}
+
+enum status engine_begin(struct engine **out_engine, const struct engine_options *options, struct status_note *note) {
     struct engine *engine = mem_map_pages(sizeof *engine); /* cache-line aligned rings */
     *out_engine = NULL;
     if (!engine) return status_fail(note, STATUS_NOMEM, "no memory for the engine");
@@ -212,23 +268,26 @@ enum status engine_create(struct engine **out_engine, const struct engine_option
         if (!status) status = thread_start(&engine->thread, "engine", engine_main, engine);
         if (status) status_fail(note, status, "cannot start the engine's thread");
     }
-    if (!status) {
-        ring_wait(&engine->is_ready, -1);
-        status = engine->start_status;
-        if (status) {
-            if (note) *note = engine->start_note;
-            thread_join(&engine->thread);
-        }
-    }
     if (status) {
-        ring_deinit(&engine->inbox);
-        ring_deinit(&engine->outbox);
-        ring_deinit(&engine->is_ready);
-        mem_unmap_pages(engine, sizeof *engine);
+        free_engine(&engine);
         return status;
     }
     *out_engine = engine;
     return STATUS_OK;
+}
+
+enum status engine_await(struct engine *engine, struct status_note *note) {
+    ring_wait(&engine->is_ready, -1);
+    if (engine->start_status && note) *note = engine->start_note;
+    return engine->start_status;
+}
+
+enum status engine_create(struct engine **out_engine, const struct engine_options *options, struct status_note *note) {
+    enum status status = engine_begin(out_engine, options, note);
+    if (status) return status;
+    status = engine_await(*out_engine, note);
+    if (status) engine_destroy(out_engine);
+    return status;
 }
 
 void engine_destroy(struct engine **engine_ptr) {
@@ -241,15 +300,15 @@ void engine_destroy(struct engine **engine_ptr) {
     enum status is_full = ring_push(&engine->inbox, &message);
     (void)is_full;
     thread_join(&engine->thread);
-    ring_deinit(&engine->inbox);
-    ring_deinit(&engine->outbox);
-    ring_deinit(&engine->is_ready);
-    mem_unmap_pages(engine, sizeof *engine);
-    *engine_ptr = NULL;
+    free_engine(engine_ptr);
 }
 
 const struct model_config *engine_model(const struct engine *engine) {
     return &engine->model;
+}
+
+int64_t engine_ready_ns(const struct engine *engine) {
+    return engine->ready_ns;
 }
 
 int engine_max_context(const struct engine *engine) {
@@ -261,7 +320,7 @@ size_t engine_weight_bytes(const struct engine *engine) {
 }
 
 size_t engine_kv_bytes(const struct engine *engine) {
-    return engine->store.layout.pool_bytes;
+    return group_store_bytes(&engine->store);
 }
 
 struct engine_stats engine_read_stats(struct engine *engine) {

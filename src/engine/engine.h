@@ -38,14 +38,23 @@ struct engine_stats {
     int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
 };
 
-/* Loads the model and returns when it can answer. Errors: STATUS_FORMAT, STATUS_INVALID, STATUS_NOMEM, STATUS_LIMIT. */
+/* Starts the engine's thread, which loads the model; it answers after engine_await.
+ * Errors: STATUS_FORMAT, STATUS_INVALID, STATUS_NOMEM, STATUS_LIMIT. */
+WARN_UNUSED enum status engine_begin(struct engine **out_engine, const struct engine_options *options,
+                                     struct status_note *note);
+
+/* Returns when the engine can answer, or says why it never will: then it must be destroyed. Called once.
+ * Errors: those of engine_begin. */
+WARN_UNUSED enum status engine_await(struct engine *engine, struct status_note *note);
+
+/* Both; on an error nothing is left. */
 WARN_UNUSED enum status engine_create(struct engine **out_engine, const struct engine_options *options,
                                       struct status_note *note);
 
-/* Ends the thread. Requests still running come home as CANCELLED before it returns. */
+/* Ends the thread, also one that still loads. Requests still running come home as CANCELLED before it returns. */
 void engine_destroy(struct engine **engine);
 
-/* Const once created. */
+/* Const once awaited. */
 const struct model_config *engine_model(const struct engine *engine);
 int engine_max_context(const struct engine *engine);
 size_t engine_weight_bytes(const struct engine *engine);
@@ -53,6 +62,9 @@ size_t engine_kv_bytes(const struct engine *engine);
 
 /* Thread: any. The last step's numbers. */
 struct engine_stats engine_read_stats(struct engine *engine);
+
+/* When the engine could answer (base/clock.h). */
+int64_t engine_ready_ns(const struct engine *engine);
 
 /* The two ends that engine_client uses. */
 struct ring *engine_inbox(struct engine *engine);  /* struct command_message; the engine consumes */

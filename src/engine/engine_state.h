@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "engine/engine.h"
 #include "engine/step_batch.h"
-#include "kvcache/block_store.h"
+#include "kvcache/group_store.h"
 #include "sched/plan.h"
 
 /* A place for one sequence: an answer that is being made. A request holds one for each choice. */
@@ -38,9 +38,8 @@ struct engine {
     /* Owned by the engine thread from here on. */
     struct thread_pool *pool;
     struct kernel_table kernels;
-    struct block_store store;
-    struct block_pool blocks;
-    struct prefix_index index;
+    struct group_store store;
+    struct kv_groups groups;
     struct forward *forward;
     struct sampler sampler;
     struct plan plan;
@@ -67,6 +66,7 @@ struct engine {
 
     /* The start: written by the engine thread before is_ready is posted. */
     enum status start_status;
+    int64_t ready_ns;
     struct status_note start_note;
     struct ring is_ready;
 };

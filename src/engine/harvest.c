@@ -187,7 +187,7 @@ static void take_token(struct engine *engine, const struct plan_item *item, uint
 /* Rows of a cancelled sequence are as good as any: its full blocks stay as cache. */
 static void commit_item(struct engine *engine, const struct plan_item *item, const struct pick **pick) {
     struct sequence *sequence = item->sequence;
-    commit_rows(item, &engine->state);
+    commit_rows(item);
     if (sequence->is_cancelled) return;
     while (item->is_sampled && !(*pick)->ask.sampling) (*pick)++;
     if (item->is_sampled)

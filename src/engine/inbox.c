@@ -119,15 +119,15 @@ static void admit(struct engine *engine, struct request *request) {
                                   .max_tokens = request->n_prompt + request->max_new,
                                   .logits_from = logits_from(request),
                                   .n_hidden = n_hidden(request),
-                                  .has_cache = request->has_cache,
-                                  .salt = &request->salt,
-                                  .blocks = sequence->blocks};
+                                  .terms = {.arrival_ns = clock_now_ns(), .deadline_ns = request->deadline_ns},
+                                  .kv = sequence->kv};
+    kv_table_start(&sequence->kv, &request->salt, request->has_cache);
     engine->state.sequences[engine->state.n_sequences++] = sequence;
     engine->stats.n_admitted++;
     request->n_unfinished = request->n_choices;
-    request->stats.admitted_ns = clock_now_ns();
+    request->stats.admitted_ns = sequence->terms.arrival_ns;
     request->stats.n_prompt_tokens = request->n_prompt;
-    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id});
+    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id, .owner = request->owner});
 }
 
 /* An id that is unknown has finished meanwhile: nothing to do. */

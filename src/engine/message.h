@@ -44,6 +44,7 @@ struct request_choice {
 
 struct request {
     uint64_t id; /* set by engine_client_submit */
+    void *owner; /* the client's own; every event carries it */
 
     /* What is asked. */
     uint32_t *tokens; /* [n_choices][n_prompt + max_new], the prompt in front of each; the engine appends */
@@ -104,6 +105,7 @@ enum event_kind { EVENT_ADMITTED, EVENT_REFUSED, EVENT_TOKEN, EVENT_CHOICE_FINIS
 struct event {
     enum event_kind kind;
     uint64_t request_id;
+    void *owner;               /* the request's */
     uint32_t choice;           /* TOKEN, CHOICE_FINISHED */
     uint32_t token;            /* TOKEN */
     int token_idx;             /* TOKEN: its number in the answer of the choice */

@@ -24,6 +24,7 @@ void outbox_send(struct engine *engine, const struct event *event) {
 void outbox_send_home(struct engine *engine, struct request *request, struct event event) {
     phase_stats_finish(&request->stats, clock_now_ns());
     event.request_id = request->id;
+    event.owner = request->owner;
     event.request = request;
     outbox_send(engine, &event);
 }
@@ -34,6 +35,7 @@ void outbox_send_token(struct engine *engine, const struct sequence *sequence) {
     slot->request->n_told++;
     outbox_send(engine, &(struct event){.kind = EVENT_TOKEN,
                                         .request_id = sequence->request_id,
+                                        .owner = slot->request->owner,
                                         .choice = slot->choice,
                                         .token = sequence->tokens[last],
                                         .token_idx = last - sequence->n_prompt});
@@ -56,9 +58,11 @@ void outbox_finish(struct engine *engine, struct sequence *sequence, enum finish
     engine->n_cancelled -= sequence->is_cancelled;
     slot->request = NULL;
     commit_retire(sequence, &engine->state);
-    outbox_send(
-        engine,
-        &(struct event){.kind = EVENT_CHOICE_FINISHED, .request_id = request->id, .choice = choice, .reason = reason});
+    outbox_send(engine, &(struct event){.kind = EVENT_CHOICE_FINISHED,
+                                        .request_id = request->id,
+                                        .owner = request->owner,
+                                        .choice = choice,
+                                        .reason = reason});
     if (--request->n_unfinished > 0) return;
     count_finish(&engine->stats, reason);
     outbox_send_home(engine, request, (struct event){.kind = EVENT_FINISHED, .choice = choice, .reason = reason});

@@ -10,6 +10,9 @@
 
 #define GREEDY_TEMPERATURE 1e-3f /* below it nothing but exact ties could be sampled: they go to the lowest id */
 #define BLOCK 512                /* weights summed as one, so that a draw skips them as one */
+#define HEAVY_WEIGHT 0x1p-12f    /* of the likeliest token's */
+#define BIN_SHIFT 19             /* exponent and four bits of a weight: bins a sixteenth of an octave wide */
+#define N_BINS 2033              /* up to that of weight 1 */
 
 enum status sampler_check(const struct sampling *sampling, struct status_note *note) {
     const struct {
@@ -51,10 +54,11 @@ static bool init_scratch(struct sampler_scratch *scratch, int n_vocab) {
     size_t n = (size_t)n_vocab;
     *scratch = (struct sampler_scratch){.logits = mem_alloc_array(n, sizeof *scratch->logits),
                                         .weights = mem_alloc_array(n, sizeof *scratch->weights),
-                                        .ids = mem_alloc_array(n, sizeof *scratch->ids),
+                                        .ids = mem_alloc_array(2 * n, sizeof *scratch->ids),
                                         .counts = mem_alloc_array(n, sizeof *scratch->counts),
-                                        .sums = mem_alloc_array(n / BLOCK + 1, sizeof *scratch->sums)};
-    return scratch->logits && scratch->weights && scratch->ids && scratch->counts && scratch->sums;
+                                        .sums = mem_alloc_array(n / BLOCK + 1, sizeof *scratch->sums),
+                                        .bins = mem_alloc_array(N_BINS, sizeof *scratch->bins)};
+    return scratch->logits && scratch->weights && scratch->ids && scratch->counts && scratch->sums && scratch->bins;
 }
 
 enum status sampler_init(struct sampler *sampler, int n_vocab, int n_workers, const struct kernel_table *kernels) {
@@ -76,6 +80,7 @@ void sampler_deinit(struct sampler *sampler) {
         mem_free(sampler->scratch[i].ids);
         mem_free(sampler->scratch[i].counts);
         mem_free(sampler->scratch[i].sums);
+        mem_free(sampler->scratch[i].bins);
     }
     mem_free(sampler->scratch);
     *sampler = (struct sampler){0};
@@ -227,52 +232,70 @@ static uint32_t pick_of_top_k(const struct sampler *sampler, struct sampler_scra
     return draw_candidate(scratch, scratch->ids, n_kept, draw(ask));
 }
 
-/* Ids with at least this weight, in order of ids; their sum goes to *out_total. */
-static int collect_heavy(const struct sampler *sampler, struct sampler_scratch *scratch, float floor_weight,
-                         double *out_total) {
-    int n = 0;
-    double total = 0;
-    for (int first = 0; first < sampler->n_vocab; first += 16) {
-        int n_group = sampler->n_vocab - first < 16 ? sampler->n_vocab - first : 16;
-        const float *weights = scratch->weights + first;
-        bool is_any = false;
-        for (int i = 0; i < n_group; i++) is_any |= weights[i] >= floor_weight;
-        for (int i = 0; is_any && i < n_group; i++) {
-            if (!(weights[i] >= floor_weight && weights[i] > 0)) continue;
-            total += (double)weights[i];
-            scratch->ids[n++] = (uint32_t)(first + i);
-        }
-    }
-    *out_total = total;
+/* Ids with at least this weight among [from, to), behind n that there are; returns how many there are then. */
+static int collect(struct sampler_scratch *scratch, int n, int from, int to, float floor_weight) {
+    for (int i = from; i < to; i++)
+        if (scratch->weights[i] >= floor_weight && scratch->weights[i] > 0) scratch->ids[n++] = (uint32_t)i;
     return n;
 }
 
-/* The heaviest ids that reach `enough`. Few ids carry most of the weight: the light ones are looked at only if the
- * heavy ones do not suffice. */
-static int collect_share(const struct sampler *sampler, struct sampler_scratch *scratch, float min_weight,
-                         double enough) {
-    static const float floors[] = {0x1p-6f, 0x1p-12f, 0x1p-24f, 0};
-    for (int i = 0;; i++) {
-        bool is_last = floors[i] <= min_weight;
-        double total, kept = 0;
-        int n = collect_heavy(sampler, scratch, is_last ? min_weight : floors[i], &total), n_kept = 0;
-        if (total < enough && !is_last) continue;
-        top_select_heapify(scratch->weights, scratch->ids, n);
-        while (n_kept < n && (n_kept == 0 || kept < enough)) {
-            /* popped ids gather at the end, the heaviest last */
-            uint32_t id = top_select_pop(scratch->weights, scratch->ids, n - n_kept);
-            kept += (double)scratch->weights[id];
-            n_kept++;
-        }
-        if (kept < enough && !is_last) continue; /* summed in another order: not quite enough */
-        for (int a = n - n_kept, b = n - 1; a < b; a++, b--) {
-            uint32_t swapped = scratch->ids[a];
-            scratch->ids[a] = scratch->ids[b];
-            scratch->ids[b] = swapped;
-        }
-        memmove(scratch->ids, scratch->ids + n - n_kept, (size_t)n_kept * sizeof *scratch->ids);
-        return n_kept;
+/* Of the whole vocabulary, in order of ids; their sum goes to *out_total. */
+static int collect_heavy(struct sampler_scratch *scratch, int n_vocab, float floor_weight, double *out_total) {
+    int n = 0, first = 0;
+    *out_total = 0;
+    for (; first + 16 <= n_vocab; first += 16)
+        if (top_select_any_at_least(scratch->weights + first, floor_weight))
+            n = collect(scratch, n, first, first + 16, floor_weight);
+    n = collect(scratch, n, first, n_vocab, floor_weight);
+    for (int i = 0; i < n; i++) *out_total += (double)scratch->weights[scratch->ids[i]];
+    return n;
+}
+
+/* Weights of nearly one size share a bin, the heaviest in the last one. */
+static int bin_of(float weight) {
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return (int)(bits >> BIN_SHIFT);
+}
+
+/* Of the candidates ids[0, n) those of the heaviest bins that reach `enough` stay, and of the bin that gets there only
+ * as many as it takes; all in order of ids. Nothing but that one bin is sorted. */
+static int cut_heaviest(struct sampler_scratch *scratch, int n, double enough) {
+    double kept = 0;
+    int bin = N_BINS - 1, n_in = 0, n_left = 0;
+    uint32_t *ids = scratch->ids, *in_bin = scratch->ids + n;
+    memset(scratch->bins, 0, N_BINS * sizeof *scratch->bins);
+    for (int i = 0; i < n; i++) scratch->bins[bin_of(scratch->weights[ids[i]])] += (double)scratch->weights[ids[i]];
+    while (bin > 0 && kept + scratch->bins[bin] < enough) kept += scratch->bins[bin--];
+    for (int i = 0; i < n; i++)
+        if (bin_of(scratch->weights[ids[i]]) == bin) in_bin[n_in++] = ids[i];
+    if (n_in == 0) return n; /* summed in this order they do not quite reach it: all stay */
+    top_select_sort(scratch->weights, in_bin, n_in);
+    int last = 0;
+    for (kept += (double)scratch->weights[in_bin[0]]; last + 1 < n_in && kept < enough; last++)
+        kept += (double)scratch->weights[in_bin[last + 1]];
+    uint32_t last_id = in_bin[last];
+    float last_weight = scratch->weights[last_id];
+    for (int i = 0; i < n; i++) {
+        float weight = scratch->weights[ids[i]];
+        if (weight > last_weight || (weight == last_weight && ids[i] <= last_id)) ids[n_left++] = ids[i];
     }
+    return n_left;
+}
+
+/* The candidates that min_p and top_p leave. Few ids carry most of the weight: the light ones are looked at only if the
+ * heavy ones do not suffice. */
+static int collect_share(struct sampler_scratch *scratch, int n_vocab, const struct sampling *sampling) {
+    double total = 0, heavy_total;
+    int n = 0;
+    if (sampling->min_p > 0) n = collect_heavy(scratch, n_vocab, sampling->min_p, &total);
+    if (sampling->top_p >= 1) return n;
+    if (sampling->min_p <= 0) {
+        total = sum_weights(scratch, n_vocab);
+        n = collect_heavy(scratch, n_vocab, HEAVY_WEIGHT, &heavy_total);
+        if (heavy_total < (double)sampling->top_p * total) n = collect_heavy(scratch, n_vocab, 0, &heavy_total);
+    }
+    return cut_heaviest(scratch, n, (double)sampling->top_p * total);
 }
 
 uint32_t sampler_pick(const struct sampler *sampler, int worker_idx, const struct sampler_ask *ask) {
@@ -289,17 +312,7 @@ uint32_t sampler_pick(const struct sampler *sampler, int worker_idx, const struc
         double total = sum_weights(scratch, sampler->n_vocab);
         return draw_any(sampler, scratch, draw(ask) * total, best);
     }
-    double total;
-    int n;
-    if (sampling->top_p >= 1) {
-        n = collect_heavy(sampler, scratch, sampling->min_p, &total);
-    } else {
-        if (sampling->min_p > 0)
-            collect_heavy(sampler, scratch, sampling->min_p, &total);
-        else
-            total = sum_weights(scratch, sampler->n_vocab);
-        n = collect_share(sampler, scratch, sampling->min_p, (double)sampling->top_p * total);
-    }
+    int n = collect_share(scratch, sampler->n_vocab, sampling);
     return draw_candidate(scratch, scratch->ids, n, draw(ask));
 }
 

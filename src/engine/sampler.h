@@ -1,9 +1,9 @@
 /* sampler: from logits to a token, as a function of (logits, parameters, tokens so far, seed, choice): no state.
  *
  * Order: mask, banned ids, bias, penalties, temperature, min_p, top_k, top_p; each share is of what the filters before
- * left. Log-probabilities are those of the logits as the model gave them.
- * Thread: any, each worker with its own number.   Memory: scratch sized at init.
- * Source: the order and the penalties are vLLM's, so that equal parameters mean the same there and here. */
+ * left. What is left is drawn from in order of ids, or with top_k likeliest first. Log-probabilities are those of the
+ * logits as the model gave them. Thread: any, each worker with its own number.   Memory: scratch sized at init. Source:
+ * the order and the penalties are vLLM's, so that equal parameters mean the same there and here. */
 #ifndef KVICK_ENGINE_SAMPLER_H
 #define KVICK_ENGINE_SAMPLER_H
 
@@ -58,9 +58,10 @@ struct sampler_ask {
 struct sampler_scratch {
     float *logits;    /* [n_vocab] after mask, bias and penalties */
     float *weights;   /* [n_vocab] */
-    uint32_t *ids;    /* [n_vocab] candidates */
+    uint32_t *ids;    /* [2 * n_vocab] candidates, and some of them once more */
     uint32_t *counts; /* [n_vocab] all 0 between calls */
-    double *sums;     /* [n_vocab / SAMPLER_BLOCK + 1] of weights */
+    double *sums;     /* of weights, block by block */
+    double *bins;     /* of weights, by their size */
 };
 
 struct sampler {

@@ -18,9 +18,9 @@ static double keys_seen(int from, int to, int window, double *out_distinct) {
 
 void step_work_add(struct phase_work *work, const struct engine *engine, const struct plan_item *item) {
     const struct model_config *model = &engine->model;
-    const struct kv_layout *layout = &engine->store.layout;
-    double token_bytes = (double)layout->pool_bytes / ((double)layout->n_blocks * layout->block_tokens);
-    double layer_bytes = token_bytes / model->n_layers, q_dim = (double)model->n_heads * model->head_dim;
+    const struct kv_layout *layout = &engine->store.stores[0].layout; /* a token of a layer is the same in all groups */
+    double layer_bytes = (double)kv_layout_token_bytes(layout) / layout->n_layers;
+    double token_bytes = layer_bytes * model->n_layers, q_dim = (double)model->n_heads * model->head_dim;
     int n_rows = item->to - item->from, window = -1;
     double n_keys = 0, n_distinct = 0;
     work->flops +=

@@ -1,7 +1,6 @@
 #include "engine/top_select.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #define LANES 16
 #define BLOCK 1024 /* values whose maximum is kept: the index is looked for in one block alone */
@@ -36,18 +35,31 @@ uint32_t top_select_max(const float *values, int n) {
     return 0;
 }
 
-/* ---- heaps ---- */
+/* ---- groups ---- */
+
+bool top_select_any_above(const float values[LANES], float bound) {
+    int n = 0; /* a sum, not a jump: one comparison for all lanes */
+    for (int lane = 0; lane < LANES; lane++) n += values[lane] > bound;
+    return n > 0;
+}
+
+bool top_select_any_at_least(const float values[LANES], float bound) {
+    int n = 0;
+    for (int lane = 0; lane < LANES; lane++) n += values[lane] >= bound;
+    return n > 0;
+}
+
+/* ---- a heap with the worst on top ---- */
 
 static bool is_before(const float *values, uint32_t a, uint32_t b) {
     return values[a] > values[b] || (values[a] == values[b] && a < b);
 }
 
-/* is_largest_on_top chooses the heap's direction. */
-static void sift_down(const float *values, uint32_t *heap, int n, int at, bool is_largest_on_top) {
+static void sift_down(const float *values, uint32_t *heap, int n, int at) {
     for (;;) {
         int top = at, left = 2 * at + 1;
         for (int child = left; child <= left + 1 && child < n; child++)
-            if (is_before(values, heap[child], heap[top]) == is_largest_on_top) top = child;
+            if (is_before(values, heap[top], heap[child])) top = child;
         if (top == at) return;
         uint32_t swapped = heap[at];
         heap[at] = heap[top];
@@ -56,46 +68,44 @@ static void sift_down(const float *values, uint32_t *heap, int n, int at, bool i
     }
 }
 
-static void heapify(const float *values, uint32_t *ids, int n, bool is_largest_on_top) {
-    for (int i = n / 2 - 1; i >= 0; i--) sift_down(values, ids, n, i, is_largest_on_top);
+static void heapify(const float *values, uint32_t *ids, int n) {
+    for (int i = n / 2 - 1; i >= 0; i--) sift_down(values, ids, n, i);
 }
 
-static uint32_t pop(const float *values, uint32_t *ids, int n, bool is_largest_on_top) {
-    uint32_t top = ids[0];
-    ids[0] = ids[n - 1];
-    ids[n - 1] = top;
-    sift_down(values, ids, n - 1, 0, is_largest_on_top);
-    return top;
+/* The worst goes to the end, again and again. */
+static void sort_heap(const float *values, uint32_t *ids, int n) {
+    for (int last = n - 1; last > 0; last--) {
+        uint32_t worst = ids[0];
+        ids[0] = ids[last];
+        ids[last] = worst;
+        sift_down(values, ids, last, 0);
+    }
 }
 
-void top_select_heapify(const float *values, uint32_t *ids, int n) {
-    heapify(values, ids, n, true);
-}
-
-uint32_t top_select_pop(const float *values, uint32_t *ids, int n) {
-    return pop(values, ids, n, true);
+void top_select_sort(const float *values, uint32_t *ids, int n) {
+    heapify(values, ids, n);
+    sort_heap(values, ids, n);
 }
 
 /* ---- the k largest ---- */
+
+/* A later value must be larger to displace the worst of the held: of equals the lower id stays. */
+static void offer(const float *values, uint32_t *heap, int n_held, int from, int to) {
+    for (int i = from; i < to; i++) {
+        if (!(values[i] > values[heap[0]])) continue;
+        heap[0] = (uint32_t)i;
+        sift_down(values, heap, n_held, 0);
+    }
+}
 
 int top_select(const float *values, int n, int k, uint32_t *out_ids) {
     int n_held = 0, i = 0;
     for (; i < n && n_held < k; i++)
         if (!isnan(values[i])) out_ids[n_held++] = (uint32_t)i;
-    heapify(values, out_ids, n_held, false);
-    /* The worst of the held is on top. A later value must be larger to displace it: of equals the lower id stays. */
-    while (i < n) {
-        int n_group = n - i < LANES ? n - i : LANES;
-        float worst = values[out_ids[0]];
-        bool is_any = false;
-        for (int lane = 0; lane < n_group; lane++) is_any |= values[i + lane] > worst;
-        for (int lane = 0; is_any && lane < n_group; lane++) {
-            if (!(values[i + lane] > values[out_ids[0]])) continue;
-            out_ids[0] = (uint32_t)(i + lane);
-            sift_down(values, out_ids, n_held, 0, false);
-        }
-        i += n_group;
-    }
-    for (int left = n_held; left > 1; left--) pop(values, out_ids, left, false);
+    heapify(values, out_ids, n_held);
+    for (; i + LANES <= n; i += LANES)
+        if (top_select_any_above(values + i, values[out_ids[0]])) offer(values, out_ids, n_held, i, i + LANES);
+    if (i < n) offer(values, out_ids, n_held, i, n);
+    sort_heap(values, out_ids, n_held);
     return n_held;
 }

@@ -4,6 +4,7 @@
 #ifndef KVICK_ENGINE_TOP_SELECT_H
 #define KVICK_ENGINE_TOP_SELECT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Index of the largest of n values, 0 if all are NaN. */
@@ -13,10 +14,11 @@ uint32_t top_select_max(const float *values, int n);
  * Cost: O(n + k log k) where the large values come in no particular order. */
 int top_select(const float *values, int n, int k, uint32_t *out_ids);
 
-/* ids[0, n) becomes a heap with the largest value on top. */
-void top_select_heapify(const float *values, uint32_t *ids, int n);
+/* Whether one of 16 values is above (or at) a bound. */
+bool top_select_any_above(const float values[16], float bound);
+bool top_select_any_at_least(const float values[16], float bound);
 
-/* Takes the top out of the heap ids[0, n), which then is ids[0, n - 1); the top goes to ids[n - 1]. n >= 1. */
-uint32_t top_select_pop(const float *values, uint32_t *ids, int n);
+/* ids[0, n) in order: the largest value first. */
+void top_select_sort(const float *values, uint32_t *ids, int n);
 
 #endif

@@ -40,24 +40,27 @@ size_t pack_tile_bytes(enum dtype dtype, int k) {
 /* ---- quants of one block of 32 k ----
  * As eight words, one per k-quad, one quant per byte: the quad's bytes keep their order in the tile. */
 
-static void put_word(uint8_t *dst, int word_idx, uint32_t word) {
+/* Inlined, so that each loop over blocks is compiled for its type. */
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void put_word(uint8_t *dst, int word_idx, uint32_t word) {
     memcpy(dst + 4 * word_idx, &word, sizeof word);
 }
 
-static uint32_t word_at(const uint8_t *src, int word_idx) {
+INLINE uint32_t word_at(const uint8_t *src, int word_idx) {
     uint32_t word;
     memcpy(&word, src + 4 * word_idx, sizeof word);
     return word;
 }
 
 /* Bits 0..3 of column c */
-static void put_nibbles(uint8_t *dst, int c, const uint32_t quads[8]) {
+INLINE void put_nibbles(uint8_t *dst, int c, const uint32_t quads[8]) {
     for (int g = 0; g < 4; g++)
         put_word(dst, COLS * g + c, (quads[2 * g] & 0x0f0f0f0f) | (quads[2 * g + 1] & 0x0f0f0f0f) << 4);
 }
 
 /* Bit 4; the bytes at dst have been zeroed */
-static void put_fifth_bits(uint8_t *dst, int c, const uint32_t quads[8]) {
+INLINE void put_fifth_bits(uint8_t *dst, int c, const uint32_t quads[8]) {
     for (int j = 0; j < 8; j++) {
         uint32_t bits = quads[j] >> 4 & 0x01010101; /* bit 0 of each byte moves next to its neighbours */
         bits = (bits | bits >> 7 | bits >> 14 | bits >> 21) & 15;
@@ -66,7 +69,7 @@ static void put_fifth_bits(uint8_t *dst, int c, const uint32_t quads[8]) {
 }
 
 /* Bits 4 and 5 */
-static void put_high_pairs(uint8_t *dst, int c, const uint32_t quads[8]) {
+INLINE void put_high_pairs(uint8_t *dst, int c, const uint32_t quads[8]) {
     for (int h = 0; h < 2; h++) {
         uint32_t word = 0;
         for (int j = 0; j < 4; j++) word |= (quads[4 * h + j] >> 4 & 0x03030303) << 2 * j;
@@ -77,7 +80,7 @@ static void put_high_pairs(uint8_t *dst, int c, const uint32_t quads[8]) {
 /* ---- file blocks to quants ---- */
 
 /* qs: [16], k i in the low and k i + 16 in the high nibble of byte i */
-static void split_nibbles(const uint8_t *qs, uint32_t quads[8]) {
+INLINE void split_nibbles(const uint8_t *qs, uint32_t quads[8]) {
     for (int j = 0; j < 4; j++) {
         quads[j] = word_at(qs, j) & 0x0f0f0f0f;
         quads[j + 4] = word_at(qs, j) >> 4 & 0x0f0f0f0f;
@@ -85,14 +88,14 @@ static void split_nibbles(const uint8_t *qs, uint32_t quads[8]) {
 }
 
 /* Bit i of fifth becomes bit 4 of quant i. */
-static void add_fifth_bits(uint32_t fifth, uint32_t quads[8]) {
+INLINE void add_fifth_bits(uint32_t fifth, uint32_t quads[8]) {
     for (int j = 0; j < 8; j++) {
         uint32_t bits = fifth >> 4 * j & 15;
         quads[j] |= ((bits | bits << 7 | bits << 14 | bits << 21) & 0x01010101) << 4;
     }
 }
 
-static void pack_block_32(enum dtype dtype, const uint8_t *src, uint8_t *dst, int c) {
+INLINE void pack_block_32(enum dtype dtype, const uint8_t *src, uint8_t *dst, int c) {
     bool has_min = dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1, has_fifth = dtype == DTYPE_Q5_0 || dtype == DTYPE_Q5_1;
     memcpy(dst + 2 * c, src, 2);
     src += 2, dst += 2 * COLS;
@@ -112,7 +115,7 @@ static void pack_block_32(enum dtype dtype, const uint8_t *src, uint8_t *dst, in
 }
 
 /* The 6-bit scale and minimum of sub-block s of a Q4_K or Q5_K block. */
-static void k_scale(const uint8_t *scales, int s, int *out_scale, int *out_min) {
+INLINE void k_scale(const uint8_t *scales, int s, int *out_scale, int *out_min) {
     if (s < 4) {
         *out_scale = scales[s] & 63;
         *out_min = scales[s + 4] & 63;
@@ -122,7 +125,7 @@ static void k_scale(const uint8_t *scales, int s, int *out_scale, int *out_min) 
     }
 }
 
-static void pack_block_k45(enum dtype dtype, const uint8_t *src, uint8_t *dst, int c) {
+INLINE void pack_block_k45(enum dtype dtype, const uint8_t *src, uint8_t *dst, int c) {
     memcpy(dst + 2 * c, src, 2);
     memcpy(dst + 2 * COLS + 2 * c, src + 2, 2);
     const uint8_t *scales = src + 4, *fifth = src + 16, *qs = dtype == DTYPE_Q5_K ? src + 48 : src + 16;
@@ -143,7 +146,7 @@ static void pack_block_k45(enum dtype dtype, const uint8_t *src, uint8_t *dst, i
     }
 }
 
-static void pack_block_k6(const uint8_t *src, uint8_t *dst, int c) {
+INLINE void pack_block_k6(const uint8_t *src, uint8_t *dst, int c) {
     const uint8_t *ql = src, *qh = src + 128, *scales = src + 192;
     memcpy(dst + 2 * c, src + 208, 2);
     for (int s = 0; s < 16; s++) dst[2 * COLS + COLS * s + c] = scales[s];
@@ -161,24 +164,37 @@ static void pack_block_k6(const uint8_t *src, uint8_t *dst, int c) {
     }
 }
 
+/* One file row into its column. */
+INLINE void pack_row(enum dtype dtype, const uint8_t *src, int n_blocks, uint8_t *tile, int c) {
+    int block_bytes = dtype_block_bytes(dtype);
+    for (int i = 0; i < n_blocks; i++, src += block_bytes, tile += block_bytes * COLS) {
+        switch (form_of(dtype)) {
+        case FORM_PLAIN: memcpy(tile + c * block_bytes, src, (size_t)block_bytes); break;
+        case FORM_32: pack_block_32(dtype, src, tile, c); break;
+        case FORM_K45: pack_block_k45(dtype, src, tile, c); break;
+        case FORM_K6: pack_block_k6(src, tile, c); break;
+        case FORM_NONE: break;
+        }
+    }
+}
+
 void pack_tile(enum dtype dtype, const void *matrix, int n_rows, int row_begin, int k, void *tile) {
     enum form form = form_of(dtype);
     REQUIRE(form != FORM_NONE);
-    int block_elements = dtype_block_elements(dtype), block_bytes = dtype_block_bytes(dtype);
-    size_t row_bytes = (size_t)(k / block_elements) * (size_t)block_bytes;
+    int n_blocks = k / dtype_block_elements(dtype);
+    size_t row_bytes = (size_t)n_blocks * (size_t)dtype_block_bytes(dtype);
     bool has_bit_fields = dtype == DTYPE_Q5_0 || dtype == DTYPE_Q5_1 || form == FORM_K45; /* filled by |= */
     if (has_bit_fields || n_rows - row_begin < COLS) memset(tile, 0, pack_tile_bytes(dtype, k));
     for (int c = 0; c < COLS && row_begin + c < n_rows; c++) {
         const uint8_t *src = (const uint8_t *)matrix + (size_t)(row_begin + c) * row_bytes;
-        uint8_t *dst = tile;
-        for (int i = 0; i < k / block_elements; i++, src += block_bytes, dst += block_bytes * COLS) {
-            switch (form) {
-            case FORM_PLAIN: memcpy(dst + c * block_bytes, src, (size_t)block_bytes); break;
-            case FORM_32: pack_block_32(dtype, src, dst, c); break;
-            case FORM_K45: pack_block_k45(dtype, src, dst, c); break;
-            case FORM_K6: pack_block_k6(src, dst, c); break;
-            case FORM_NONE: break;
-            }
+        switch (dtype) {
+        case DTYPE_Q4_0: pack_row(DTYPE_Q4_0, src, n_blocks, tile, c); break;
+        case DTYPE_Q4_1: pack_row(DTYPE_Q4_1, src, n_blocks, tile, c); break;
+        case DTYPE_Q8_0: pack_row(DTYPE_Q8_0, src, n_blocks, tile, c); break;
+        case DTYPE_Q4_K: pack_row(DTYPE_Q4_K, src, n_blocks, tile, c); break;
+        case DTYPE_Q5_K: pack_row(DTYPE_Q5_K, src, n_blocks, tile, c); break;
+        case DTYPE_Q6_K: pack_row(DTYPE_Q6_K, src, n_blocks, tile, c); break;
+        default: pack_row(dtype, src, n_blocks, tile, c); break;
         }
     }
 }
@@ -196,18 +212,86 @@ static float plain_value(enum dtype dtype, const uint8_t *src) {
     return dtype == DTYPE_F16 ? dtype_f16_to_f32(half) : dtype_bf16_to_f32(half);
 }
 
+/* The quants of column c in one block of 32 k of a tile: the reverse of put_nibbles and its kin. */
+INLINE void column_quads(enum dtype dtype, const uint8_t *src, int c, uint32_t quads[8]) {
+    bool has_fifth = dtype == DTYPE_Q5_0 || dtype == DTYPE_Q5_1 || dtype == DTYPE_Q5_K;
+    if (dtype == DTYPE_Q8_0) {
+        for (int j = 0; j < 8; j++) quads[j] = word_at(src, COLS * j + c);
+        return;
+    }
+    for (int g = 0; g < 4; g++) {
+        uint32_t word = word_at(src, COLS * g + c);
+        quads[2 * g] = word & 0x0f0f0f0f;
+        quads[2 * g + 1] = word >> 4 & 0x0f0f0f0f;
+    }
+    for (int j = 0; j < 8; j++) {
+        uint32_t bits = has_fifth ? src[NIBBLE_BYTES + 8 * j + c / 2] >> 4 * (c % 2) & 15 : 0;
+        if (dtype == DTYPE_Q6_K)
+            quads[j] |= (word_at(src + NIBBLE_BYTES, COLS * (j / 4) + c) >> 2 * (j % 4) & 0x03030303) << 4;
+        else
+            quads[j] |= ((bits | bits << 7 | bits << 14 | bits << 21) & 0x01010101) << 4;
+    }
+}
+
+/* d * q is exact or rounded once, then the minimum is added: the order of dequantize_row. A type without minima has
+ * -0, which changes no number. */
+INLINE void put_column_values(const uint32_t quads[8], int offset, const float d[2], float min, float *out) {
+    for (int i = 0; i < 32; i++) {
+        int q = (int)(quads[i / 4] >> 8 * (i % 4) & 255) - offset;
+        out[i] = d[i / 16] * (float)q + min;
+    }
+}
+
+static void read_column_32(enum dtype dtype, const uint8_t *tile, int c, int n_blocks, float *out) {
+    bool has_min = dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1;
+    int offset = has_min ? 0 : dtype == DTYPE_Q5_0 ? 16 : 8;
+    uint32_t quads[8];
+    for (int b = 0; b < n_blocks; b++, tile += dtype_block_bytes(dtype) * COLS, out += 32) {
+        float d = unpack_scalar_f16(tile + 2 * c), min = has_min ? unpack_scalar_f16(tile + 2 * COLS + 2 * c) : -0.0f;
+        column_quads(dtype, tile + (has_min ? 4 : 2) * COLS, c, quads);
+        if (dtype == DTYPE_Q8_0) { /* signed bytes: as unsigned ones with an offset of 128 */
+            for (int j = 0; j < 8; j++) quads[j] ^= 0x80808080;
+            offset = 128;
+        }
+        put_column_values(quads, offset, (const float[2]){d, d}, min, out);
+    }
+}
+
+static void read_column_k(enum dtype dtype, const uint8_t *tile, int c, int n_blocks, float *out) {
+    bool is_q6 = dtype == DTYPE_Q6_K;
+    size_t quants_bytes = is_q6 ? NIBBLE_BYTES + 128 : dtype == DTYPE_Q5_K ? NIBBLE_BYTES + 64 : NIBBLE_BYTES;
+    uint32_t quads[8];
+    for (int b = 0; b < n_blocks; b++, tile += dtype_block_bytes(dtype) * COLS) {
+        float whole_d = unpack_scalar_f16(tile + 2 * c), whole_min = is_q6 ? 0 : unpack_scalar_f16(tile + 32 + 2 * c);
+        const uint8_t *scales = tile + (is_q6 ? 2 : 4) * COLS, *quants = scales + (is_q6 ? 16 : 12) * COLS;
+        for (int s = 0; s < 8; s++, out += 32, quants += quants_bytes) {
+            float d[2], min = -0.0f;
+            if (is_q6) {
+                for (int h = 0; h < 2; h++) d[h] = whole_d * (float)(int8_t)scales[COLS * (2 * s + h) + c];
+            } else {
+                int low = scales[COLS * s + c], extra = scales[COLS * (8 + s / 2) + c] >> 4 * (s % 2);
+                d[0] = d[1] = whole_d * (float)((low & 15) | (extra & 3) << 4);
+                min = -(whole_min * (float)(low >> 4 | (extra >> 2 & 3) << 4));
+            }
+            column_quads(dtype, quants, c, quads);
+            put_column_values(quads, is_q6 ? 32 : 0, d, min, out);
+        }
+    }
+}
+
 void pack_column(enum dtype dtype, const void *tile, int col_idx, int k, float *out) {
     REQUIRE(col_idx >= 0 && col_idx < COLS);
-    if (form_of(dtype) == FORM_PLAIN) {
+    int n_blocks = k / dtype_block_elements(dtype);
+    switch (form_of(dtype)) {
+    case FORM_PLAIN: {
         int item_bytes = dtype_block_bytes(dtype);
         for (int i = 0; i < k; i++)
             out[i] = plain_value(dtype, (const uint8_t *)tile + (i * COLS + col_idx) * item_bytes);
         return;
     }
-    struct unpack_block block;
-    for (int i = 0; i < k; i++) {
-        if (i % 32 == 0) unpack_scalar_block(dtype, tile, i / 32, &block);
-        /* d * q is exact or rounded once, then the minimum is added: the order of dequantize_row */
-        out[i] = block.d[i % 32 / 16][col_idx] * (float)block.q[i % 32][col_idx] + block.m[col_idx];
+    case FORM_32: read_column_32(dtype, tile, col_idx, n_blocks, out); return;
+    case FORM_K45:
+    case FORM_K6: read_column_k(dtype, tile, col_idx, n_blocks, out); return;
+    case FORM_NONE: BUG("type %s has no tiles", dtype_name(dtype));
     }
 }

@@ -14,6 +14,15 @@ void block_store_deinit(struct block_store *store) {
     store->bytes = NULL;
 }
 
+bool block_store_back(struct block_store *store) {
+    size_t left_bytes = store->layout.pool_bytes - store->backed_bytes;
+    size_t n_bytes = left_bytes < MEM_HUGE_PAGE_BYTES ? left_bytes : MEM_HUGE_PAGE_BYTES;
+    if (n_bytes == 0) return false;
+    bool can_go_on = mem_back_pages(store->bytes + store->backed_bytes, n_bytes);
+    store->backed_bytes = can_go_on ? store->backed_bytes + n_bytes : store->layout.pool_bytes;
+    return store->backed_bytes < store->layout.pool_bytes;
+}
+
 void *block_store_k(const struct block_store *store, int layer, uint32_t block_idx, int kv_head) {
     return store->bytes + kv_layout_k_off(&store->layout, layer, block_idx, kv_head);
 }
@@ -23,7 +32,6 @@ void *block_store_v(const struct block_store *store, int layer, uint32_t block_i
 }
 
 void block_store_copy(struct block_store *store, uint32_t from_idx, uint32_t to_idx) {
-    for (int layer = 0; layer < store->layout.n_layers; layer++)
-        memcpy(block_store_k(store, layer, to_idx, 0), block_store_k(store, layer, from_idx, 0),
-               store->layout.block_bytes);
+    if (from_idx == to_idx) return;
+    memcpy(block_store_k(store, 0, to_idx, 0), block_store_k(store, 0, from_idx, 0), store->layout.stride_bytes);
 }

@@ -1,5 +1,16 @@
 #include "kvcache/kv_layout.h"
 
+#include <stdint.h>
+
+#define SHIFT_BYTES 4096
+
+/* From one block to the next: an odd number of SHIFT_BYTES where it is many, so that one head's keys in successive
+ * blocks, which a fold reads together, do not all meet in the same sets of a cache. */
+static size_t stride_of(size_t used_bytes) {
+    if (used_bytes < 16 * SHIFT_BYTES || used_bytes > SIZE_MAX / 2) return used_bytes;
+    return ((used_bytes + SHIFT_BYTES - 1) / SHIFT_BYTES | 1) * SHIFT_BYTES;
+}
+
 size_t kv_layout_vector_bytes(enum dtype dtype, int head_dim) {
     size_t scale_bytes = dtype == DTYPE_I8 ? sizeof(float) : 0;
     return (size_t)head_dim * (size_t)dtype_block_bytes(dtype) + scale_bytes;
@@ -19,14 +30,13 @@ enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_lay
         return status_fail(note, STATUS_INVALID, "kv cache of %d layers, %d heads, %d blocks", n_layers, n_kv_heads,
                            n_blocks);
     size_t head_bytes = 2 * kv_layout_vector_bytes(dtype, head_dim) * (size_t)block_tokens;
-    size_t block_bytes, layer_bytes, pool_bytes;
+    size_t block_bytes, stride_bytes, pool_bytes;
     if (__builtin_mul_overflow(head_bytes, (size_t)n_kv_heads, &block_bytes) ||
-        __builtin_mul_overflow(block_bytes, (size_t)n_blocks, &layer_bytes) ||
-        __builtin_mul_overflow(layer_bytes, (size_t)n_layers, &pool_bytes) || pool_bytes > SIZE_MAX / 4)
+        __builtin_mul_overflow(block_bytes, (size_t)n_layers, &stride_bytes) ||
+        __builtin_mul_overflow(stride_of(stride_bytes), (size_t)n_blocks, &pool_bytes) || pool_bytes > SIZE_MAX / 4)
         return status_fail(note, STATUS_LIMIT, "kv cache of %d layers, %d heads, %d blocks is too large", n_layers,
                            n_kv_heads, n_blocks);
     *layout = (struct kv_layout){.dtype = dtype,
-                                 .n_groups = 1,
                                  .n_layers = n_layers,
                                  .n_kv_heads = n_kv_heads,
                                  .head_dim = head_dim,
@@ -34,7 +44,7 @@ enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_lay
                                  .n_blocks = n_blocks,
                                  .head_bytes = head_bytes,
                                  .block_bytes = block_bytes,
-                                 .layer_bytes = layer_bytes,
+                                 .stride_bytes = stride_of(stride_bytes),
                                  .pool_bytes = pool_bytes};
     return STATUS_OK;
 }
@@ -42,7 +52,7 @@ enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_lay
 size_t kv_layout_k_off(const struct kv_layout *layout, int layer, uint32_t block_idx, int kv_head) {
     REQUIRE(layer >= 0 && layer < layout->n_layers && block_idx < (uint32_t)layout->n_blocks && kv_head >= 0 &&
             kv_head < layout->n_kv_heads);
-    return (size_t)layer * layout->layer_bytes + (size_t)block_idx * layout->block_bytes +
+    return (size_t)block_idx * layout->stride_bytes + (size_t)layer * layout->block_bytes +
            (size_t)kv_head * layout->head_bytes;
 }
 

@@ -1,9 +1,9 @@
 /* kv_layout: where the K and V bytes of a token lie inside the pool.
  *
- * The pool is cut first by layer, then by block, then by kv head; each head of a block has K [head_dim][block_tokens]
- * and then V [block_tokens][head_dim], for int8 as kernels/kv_i8.h says (exactness rule 5). So a layer's blocks are
- * near each other, and K and V of one (block, layer, head) are contiguous. Layers belong to KV groups; a sequence has
- * one block table per group. Thread: any, const once made. */
+ * The pool is cut first by block, then by layer, then by kv head; each head of a block has K [head_dim][block_tokens]
+ * and then V [block_tokens][head_dim], for int8 as kernels/kv_i8.h says (exactness rule 5). So a block's tokens are in
+ * one place, the first blocks take the first pages, and K and V of one (block, layer, head) are contiguous. One layout
+ * per KV group: layers here are those of the group. Thread: any, const once made. */
 #ifndef KVICK_KVCACHE_KV_LAYOUT_H
 #define KVICK_KVCACHE_KV_LAYOUT_H
 
@@ -12,17 +12,14 @@
 #include "base/status.h"
 #include "kernels/dtype.h"
 
-#define KV_LAYOUT_MAX_GROUPS 4
-
 struct kv_layout {
     enum dtype dtype; /* F32, F16 or I8 */
-    int n_groups;     /* 1 until windowed layers get blocks of their own */
     int n_layers, n_kv_heads, head_dim;
     int block_tokens;
     int n_blocks;
-    size_t head_bytes;  /* K and V of one (block, layer, head) */
-    size_t block_bytes; /* of one layer */
-    size_t layer_bytes; /* all blocks of one layer */
+    size_t head_bytes;   /* K and V of one (block, layer, head) */
+    size_t block_bytes;  /* of one layer */
+    size_t stride_bytes; /* from one block to the next: all layers, and less than 8 KiB that stay unused */
     size_t pool_bytes;
 };
 

@@ -113,6 +113,7 @@ static void drop_subtree(struct prefix_index *index, block_id top) {
         block_id parent = index->nodes[block].parent;
         unlink_node(index, block);
         block_pool_set_findable(index->pool, block, false);
+        if (index->on_drop) index->on_drop(index->drop_owner, block);
         if (block == top) return;
         block = parent;
     }
@@ -183,6 +184,11 @@ void prefix_index_deinit(struct prefix_index *index) {
     *index = (struct prefix_index){0};
 }
 
+void prefix_index_listen(struct prefix_index *index, prefix_drop_fn *on_drop, void *owner) {
+    index->on_drop = on_drop;
+    index->drop_owner = owner;
+}
+
 /* ---- chains ---- */
 
 void prefix_index_start(const struct prefix_index *index, const struct prefix_salt *salt,
@@ -208,6 +214,13 @@ static void move_on(const struct prefix_index *index, struct prefix_chain *chain
     memcpy(chain->key, index->nodes[block].key, sizeof chain->key);
     chain->tip = block_pool_ref(index->pool, block);
     chain->n_blocks++;
+}
+
+void prefix_index_move_back(const struct prefix_index *index, struct prefix_chain *chain, block_id block,
+                            int n_blocks) {
+    REQUIRE(index->nodes[block].is_in && n_blocks >= 1 && n_blocks <= chain->n_blocks);
+    chain->n_blocks = n_blocks - 1;
+    move_on(index, chain, block);
 }
 
 /* Fills the partial fields of match for the tokens after the chain. */

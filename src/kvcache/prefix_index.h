@@ -67,10 +67,15 @@ struct prefix_match {
 
 enum prefix_publish { PREFIX_PUBLISH_DONE, PREFIX_PUBLISH_TWIN, PREFIX_PUBLISH_STALE };
 
+/* Told that a block is no longer findable. The callee may not call the index. */
+typedef void prefix_drop_fn(void *owner, block_id block);
+
 struct prefix_node;
 
 struct prefix_index {
     struct block_pool *pool;
+    prefix_drop_fn *on_drop; /* NULL: nobody asks */
+    void *drop_owner;
     prefix_hash_fn *hash;
     int block_tokens;
     size_t content_bytes; /* block_tokens * PREFIX_TOKEN_BYTES */
@@ -94,6 +99,9 @@ WARN_UNUSED enum status prefix_index_init(struct prefix_index *index, struct blo
 /* Everything becomes unfindable; reusable blocks become free. */
 void prefix_index_deinit(struct prefix_index *index);
 
+/* Who is told about dropped blocks: one listener, borrowed, NULL to end. */
+void prefix_index_listen(struct prefix_index *index, prefix_drop_fn *on_drop, void *owner);
+
 /* Puts a sequence's chain at the root. salt: NULL = everybody's. */
 void prefix_index_start(const struct prefix_index *index, const struct prefix_salt *salt,
                         struct prefix_chain *out_chain);
@@ -106,6 +114,9 @@ void prefix_index_start(const struct prefix_index *index, const struct prefix_sa
  * Cost: one hash and compare per found block, one more for the miss, PREFIX_MAX_SIBLINGS compares. */
 void prefix_index_lookup(struct prefix_index *index, struct prefix_chain *chain, struct prefix_tokens tokens,
                          int max_blocks, block_id *out_blocks, struct prefix_match *out_match);
+
+/* Moves a chain back to block, the last of the first n_blocks that a lookup or publish led it over. */
+void prefix_index_move_back(const struct prefix_index *index, struct prefix_chain *chain, block_id block, int n_blocks);
 
 /* Makes block findable as the next one of the chain; tokens must reach to its end. The caller holds it, and all its
  * slots are final. On PREFIX_PUBLISH_DONE and PREFIX_PUBLISH_TWIN the chain moves on.

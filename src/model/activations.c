@@ -1,5 +1,7 @@
 #include "model/activations.h"
 
+#define ALIGN_BYTES 64u
+
 struct wanted {
     struct tensor_ref *tensor;
     int n_rows, n_cols;
@@ -23,14 +25,15 @@ enum status activations_init(struct activations *act, struct layer_ops *ops, con
         {&act->logit_hidden, max_logit_rows, config->d_model},
         {&act->logits, max_logit_rows, config->n_vocab},
     };
+    size_t n_bytes = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        const struct wanted *want = &wanted[i];
-        if (want->n_cols == 0) continue;
-        int buffer = ops->buffer_create(ops, (size_t)want->n_rows * (size_t)want->n_cols * sizeof(float));
-        if (buffer < 0) return STATUS_NOMEM;
-        *want->tensor = (struct tensor_ref){buffer, 0, want->n_rows, want->n_cols};
+        *wanted[i].tensor = (struct tensor_ref){0, n_bytes, wanted[i].n_rows, wanted[i].n_cols};
+        size_t own_bytes = (size_t)wanted[i].n_rows * (size_t)wanted[i].n_cols * sizeof(float);
+        n_bytes += (own_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     }
-    return STATUS_OK;
+    int buffer = ops->buffer_create(ops, n_bytes);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) wanted[i].tensor->buffer = buffer;
+    return buffer < 0 ? STATUS_NOMEM : STATUS_OK;
 }
 
 struct tensor_ref activations_rows(struct tensor_ref tensor, int n_rows) {

@@ -1,6 +1,6 @@
 /* activations: the tensors of one step, sized once for the largest step.
  *
- * Thread: engine.   Memory: buffers of the device. */
+ * Thread: engine.   Memory: one buffer of the device, so that no page is rounded up for each tensor. */
 #ifndef KVICK_MODEL_ACTIVATIONS_H
 #define KVICK_MODEL_ACTIVATIONS_H
 

@@ -14,7 +14,7 @@ struct store_job {
     struct block_store *store;
     const float *k, *v;
     const struct model_batch *batch;
-    int layer;
+    int kv_group, layer;
 };
 
 static kv_store_fn *store_kernel(const struct kernel_table *kernels, enum dtype dtype) {
@@ -30,7 +30,7 @@ static void store_task(void *arg, int row, int worker_idx) {
     const struct kv_layout *layout = &job->store->layout;
     (void)worker_idx;
     kv_store_fn *put = store_kernel(job->kernels, layout->dtype);
-    uint32_t slot = job->batch->slots[0][row], block = slot / (uint32_t)layout->block_tokens;
+    uint32_t slot = job->batch->slots[job->kv_group][row], block = slot / (uint32_t)layout->block_tokens;
     for (int head = 0; head < layout->n_kv_heads; head++) {
         size_t off = ((size_t)row * (size_t)layout->n_kv_heads + (size_t)head) * (size_t)layout->head_dim;
         const float *k = job->k + off, *v = job->v + off;
@@ -47,8 +47,8 @@ static void store_task(void *arg, int row, int worker_idx) {
 }
 
 void cpu_attention_store(struct thread_pool *pool, const struct kernel_table *kernels, struct block_store *store,
-                         const float *k, const float *v, const struct model_batch *batch, int layer) {
-    struct store_job job = {kernels, store, k, v, batch, layer};
+                         const float *k, const float *v, const struct model_batch *batch, int group, int layer) {
+    struct store_job job = {kernels, store, k, v, batch, group, layer};
     if (batch->n_rows < 8)
         for (int row = 0; row < batch->n_rows; row++) store_task(&job, row, 0);
     else
@@ -64,7 +64,7 @@ struct attend_job {
     float *out;
     int n_heads, group; /* group: query heads per kv head */
     const struct model_batch *batch;
-    int layer, window;
+    int kv_group, layer, window;
     atomic_llong n_rows_calls, n_keys_calls; /* relaxed: counts only */
 };
 
@@ -139,7 +139,7 @@ static void fold_partition(struct attend_job *job, const struct piece *piece, co
     const void *k_blocks[MAX_PARTITION_BLOCKS], *v_blocks[MAX_PARTITION_BLOCKS];
     int block_begin = key_begin / layout->block_tokens;
     for (int b = block_begin; b * layout->block_tokens < key_end; b++) {
-        uint32_t block = piece->sequence->blocks[0][b];
+        uint32_t block = piece->sequence->blocks[job->kv_group][b];
         k_blocks[b - block_begin] = block_store_k(job->store, job->layer, block, piece->kv_head);
         v_blocks[b - block_begin] = block_store_v(job->store, job->layer, block, piece->kv_head);
     }
@@ -179,8 +179,8 @@ static void attend_task(void *arg, int task_idx, int worker_idx) {
 }
 
 void cpu_attention_run(struct thread_pool *pool, const struct kernel_table *kernels, const struct block_store *store,
-                       const float *q, int n_heads, const struct model_batch *batch, int layer, int window, float *out,
-                       struct layer_ops_counts *counts) {
+                       const float *q, int n_heads, const struct model_batch *batch, int group, int layer, int window,
+                       float *out, struct layer_ops_counts *counts) {
     struct attend_job job = {.kernels = kernels,
                              .store = store,
                              .q = q,
@@ -188,6 +188,7 @@ void cpu_attention_run(struct thread_pool *pool, const struct kernel_table *kern
                              .n_heads = n_heads,
                              .group = n_heads / store->layout.n_kv_heads,
                              .batch = batch,
+                             .kv_group = group,
                              .layer = layer,
                              .window = window};
     int n_tasks = 0;

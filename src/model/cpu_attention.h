@@ -9,13 +9,15 @@
 #include "kernels/kernel_table.h"
 #include "model/layer_ops.h"
 
+/* store, group and layer: of the layer's KV group, the layer being numbered among those of the group. */
+
 /* k, v: [batch->n_rows][n_kv_heads * head_dim] into the rows' slots. */
 void cpu_attention_store(struct thread_pool *pool, const struct kernel_table *kernels, struct block_store *store,
-                         const float *k, const float *v, const struct model_batch *batch, int layer);
+                         const float *k, const float *v, const struct model_batch *batch, int group, int layer);
 
 /* q, out: [batch->n_rows][n_heads * head_dim], q scaled already. */
 void cpu_attention_run(struct thread_pool *pool, const struct kernel_table *kernels, const struct block_store *store,
-                       const float *q, int n_heads, const struct model_batch *batch, int layer, int window, float *out,
-                       struct layer_ops_counts *counts);
+                       const float *q, int n_heads, const struct model_batch *batch, int group, int layer, int window,
+                       float *out, struct layer_ops_counts *counts);
 
 #endif

@@ -23,7 +23,7 @@ struct cpu_ops {
     struct layer_ops ops; /* first: the two pointers are one */
     struct thread_pool *pool;
     const struct kernel_table *kernels;
-    struct block_store *store;
+    struct group_store *store;
     struct buffer buffers[MAX_BUFFERS];
     int n_buffers;
     int max_rows, max_k;
@@ -93,9 +93,15 @@ static void embed_rows(const struct row_job *job, int row_begin, int n_rows) {
     const struct weight *table = job->weight;
     size_t row_bytes =
         (size_t)(table->k / dtype_block_elements(table->dtype)) * (size_t)dtype_block_bytes(table->dtype);
+    size_t tile_bytes = pack_tile_bytes(table->tile_dtype, table->k);
     for (int i = row_begin; i < row_begin + n_rows; i++) {
         float *out = job->out + (size_t)i * (size_t)job->n_cols;
-        dequantize_row(table->dtype, (const char *)table->file_bytes + (size_t)job->ids[i] * row_bytes, out, table->k);
+        size_t id = job->ids[i];
+        if (table->order == WEIGHT_ROWS)
+            dequantize_row(table->dtype, (const char *)table->packed + id * row_bytes, out, table->k);
+        else
+            pack_column(table->tile_dtype, (const char *)table->packed + id / GEMM_TILE_COLS * tile_bytes,
+                        (int)(id % GEMM_TILE_COLS), table->k, out);
         for (int c = 0; job->factor != 1 && c < job->n_cols; c++) out[c] *= job->factor;
     }
 }
@@ -351,19 +357,22 @@ static void matmul(struct layer_ops *ops, struct tensor_ref x, int n_weights, co
 static void kv_store(struct layer_ops *ops, struct tensor_ref k, struct tensor_ref v, const struct model_batch *batch,
                      int layer) {
     struct cpu_ops *cpu = self(ops);
-    cpu_attention_store(cpu->pool, cpu->kernels, cpu->store, at(cpu, k), at(cpu, v), batch, layer);
+    cpu_attention_store(cpu->pool, cpu->kernels, group_store_of(cpu->store, layer), at(cpu, k), at(cpu, v), batch,
+                        cpu->store->layers.group_of[layer], group_store_place(cpu->store, layer));
 }
 
 static void attention(struct layer_ops *ops, struct tensor_ref q, const struct model_batch *batch, int layer,
                       int window, struct tensor_ref out) {
     struct cpu_ops *cpu = self(ops);
     REQUIRE(q.n_rows == batch->n_rows && out.n_rows == q.n_rows && out.n_cols == q.n_cols);
-    cpu_attention_run(cpu->pool, cpu->kernels, cpu->store, at(cpu, q), q.n_cols / cpu->store->layout.head_dim, batch,
-                      layer, window, at(cpu, out), &ops->counts);
+    const struct block_store *store = group_store_of(cpu->store, layer);
+    cpu_attention_run(cpu->pool, cpu->kernels, store, at(cpu, q), q.n_cols / store->layout.head_dim, batch,
+                      cpu->store->layers.group_of[layer], group_store_place(cpu->store, layer), window, at(cpu, out),
+                      &ops->counts);
 }
 
 enum status cpu_ops_create(struct layer_ops **out_ops, struct thread_pool *pool, const struct kernel_table *kernels,
-                           struct block_store *store, int max_rows, int max_k) {
+                           struct group_store *store, int max_rows, int max_k) {
     struct cpu_ops *cpu = mem_alloc(sizeof *cpu);
     *out_ops = NULL;
     if (!cpu) return STATUS_NOMEM;

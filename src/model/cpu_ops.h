@@ -11,7 +11,7 @@
 /* pool, kernels and store are borrowed and outlive the ops. max_rows rows of at most max_k columns enter matmul.
  * Errors: STATUS_NOMEM. */
 WARN_UNUSED enum status cpu_ops_create(struct layer_ops **out_ops, struct thread_pool *pool,
-                                       const struct kernel_table *kernels, struct block_store *store, int max_rows,
+                                       const struct kernel_table *kernels, struct group_store *store, int max_rows,
                                        int max_k);
 void cpu_ops_destroy(struct layer_ops **ops);
 

@@ -8,7 +8,11 @@
 
 static const struct arch *const archs[] = {&arch_llama, &arch_gemma3, &arch_qwen2, &arch_qwen3};
 
+#define RELEASE_BYTES ((size_t)8 << 20)
+
 struct forward {
+    const struct gguf *gguf;
+    size_t released_bytes; /* of its tensors */
     const struct arch *arch;
     struct model_config config;
     struct model_weights weights;
@@ -54,18 +58,19 @@ static int largest_k(const struct model_config *config) {
 }
 
 enum status forward_create(struct forward **out_forward, const struct gguf *gguf, struct thread_pool *pool,
-                           const struct kernel_table *kernels, struct block_store *store,
+                           const struct kernel_table *kernels, struct group_store *store,
                            const struct forward_limits *limits, struct status_note *note) {
     struct forward *forward = mem_alloc(sizeof *forward);
     *out_forward = NULL;
     if (!forward) return status_fail(note, STATUS_NOMEM, "no memory for the model");
+    forward->gguf = gguf;
     enum status status = forward_read_config(&forward->config, gguf, note);
     if (limits->has_bf16_tables) round_tables(&forward->config);
     if (!status) {
         forward->arch = find_arch(forward->config.arch);
         status = model_weights_bind(&forward->weights, &forward->config, gguf, forward->arch->extras, note);
     }
-    if (!status) status = model_weights_pack(&forward->weights, pool, limits->activations, note);
+    if (!status) status = model_weights_pack(&forward->weights, pool, limits->activations, limits->must_stop, note);
     if (!status) {
         status = cpu_ops_create(&forward->ops, pool, kernels, store, limits->max_rows, largest_k(&forward->config));
         if (!status)
@@ -85,6 +90,11 @@ void forward_destroy(struct forward **forward_ptr) {
     model_weights_deinit(&forward->weights);
     mem_free(forward);
     *forward_ptr = NULL;
+}
+
+bool forward_release_file(struct forward *forward) {
+    forward->released_bytes += gguf_release_tensors(forward->gguf, forward->released_bytes, RELEASE_BYTES);
+    return forward->released_bytes < gguf_file_bytes(forward->gguf) - gguf_data_off(forward->gguf);
 }
 
 const struct model_config *forward_config(const struct forward *forward) {

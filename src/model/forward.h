@@ -4,9 +4,11 @@
 #ifndef KVICK_MODEL_FORWARD_H
 #define KVICK_MODEL_FORWARD_H
 
+#include <stdatomic.h>
+
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
-#include "kvcache/block_store.h"
+#include "kvcache/group_store.h"
 #include "model/layer_ops.h"
 #include "model/model_weights.h"
 #include "weights/gguf.h"
@@ -21,16 +23,21 @@ struct forward_limits {
     int max_rows;       /* of a step */
     int max_logit_rows; /* of a step */
     enum activation_form activations;
-    bool has_bf16_tables; /* RoPE frequencies and the embedding's scale rounded to bf16, as in references
-                           made by casting a whole model */
+    bool has_bf16_tables;         /* RoPE frequencies and the embedding's scale rounded to bf16, as in references
+                                   made by casting a whole model */
+    const atomic_bool *must_stop; /* loading ends early when it becomes true; may be NULL */
 };
 
 /* gguf, pool, kernels and store are borrowed and outlive the forward.
- * Errors: STATUS_FORMAT (the file), STATUS_NOMEM. */
+ * Errors: STATUS_FORMAT (the file), STATUS_NOMEM, STATUS_CANCELLED. */
 WARN_UNUSED enum status forward_create(struct forward **out_forward, const struct gguf *gguf, struct thread_pool *pool,
-                                       const struct kernel_table *kernels, struct block_store *store,
+                                       const struct kernel_table *kernels, struct group_store *store,
                                        const struct forward_limits *limits, struct status_note *note);
 void forward_destroy(struct forward **forward);
+
+/* Gives back the next 8 MiB that reading the file took: everything is packed. For moments without work, well below a
+ * millisecond. False when nothing is left. */
+bool forward_release_file(struct forward *forward);
 
 const struct model_config *forward_config(const struct forward *forward);
 size_t forward_weight_bytes(const struct forward *forward); /* packed */

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "kvcache/block_store.h"
+#include "kvcache/group_store.h"
 #include "model/model_batch.h"
 #include "model/model_config.h"
 #include "model/weight.h"

@@ -6,13 +6,14 @@
 
 #include <stdint.h>
 
-#include "kvcache/kv_layout.h"
+#include "kvcache/kv_layers.h"
 
 struct batch_sequence {
     int row_begin, n_rows; /* its rows in the batch, in order of position */
     int first_pos;         /* position of the first of them */
-    /* Block table per KV group: entry i holds positions i * block_tokens and up, as far as the last row. */
-    const uint32_t *blocks[KV_LAYOUT_MAX_GROUPS];
+    /* Block table per KV group: entry i holds positions i * block_tokens and up, as far as the last row. Entries that
+     * lie before every row's window are not valid. */
+    const uint32_t *blocks[KV_LAYERS_MAX_GROUPS];
 };
 
 struct model_batch {
@@ -20,7 +21,7 @@ struct model_batch {
     const uint32_t *tokens;   /* [n_rows] */
     const int32_t *positions; /* [n_rows] */
     /* [n_rows] per KV group: where the row's K and V go, block * block_tokens + slot in the block */
-    const uint32_t *slots[KV_LAYOUT_MAX_GROUPS];
+    const uint32_t *slots[KV_LAYERS_MAX_GROUPS];
     int n_sequences;
     const struct batch_sequence *sequences; /* [n_sequences] */
     int n_logit_rows;

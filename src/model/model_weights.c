@@ -102,10 +102,51 @@ enum status model_weights_bind(struct model_weights *weights, struct model_confi
 
 /* ---- packing ---- */
 
-typedef void visit_fn(struct weight *weight, bool is_vector, void *arg);
+/* A weight's place in the pool: parts of equal size that are packed one by one, a tile or row or the vector. */
+struct place {
+    struct weight *weight;
+    size_t off, part_bytes;
+    int n_parts;
+};
 
-/* Every weight that gets packed bytes, in the order of use. The embedding is read from the file. */
-static void visit_all(struct model_weights *weights, visit_fn *visit, void *arg) {
+struct packing {
+    enum activation_form activations;
+    const atomic_bool *must_stop; /* relaxed: it orders nothing */
+    struct place *places;         /* [n_places] by off */
+    int n_places;
+    size_t used_bytes;
+    char *pool;
+};
+
+static size_t row_bytes_of(const struct weight *weight) {
+    return (size_t)(weight->k / dtype_block_elements(weight->dtype)) * (size_t)dtype_block_bytes(weight->dtype);
+}
+
+static void add_place(struct packing *packing, struct weight *weight, enum weight_order order) {
+    if (!weight->k) return;
+    bool is_plain = dtype_block_elements(weight->dtype) == 1;
+    bool has_tiles = pack_is_known(weight->dtype) && (is_plain || packing->activations != ACTIVATIONS_F32);
+    struct place place = {weight, packing->used_bytes, (size_t)weight->k * sizeof(float), 1};
+    weight->order = order;
+    weight->act_form = packing->activations == ACTIVATIONS_INT16 ? ACT_INT16 : ACT_INT8;
+    weight->tile_dtype = has_tiles && order == WEIGHT_TILES ? weight->dtype : DTYPE_F32;
+    if (order == WEIGHT_TILES) {
+        place.part_bytes = pack_tile_bytes(weight->tile_dtype, weight->k);
+        place.n_parts = (weight->n_out + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
+    } else if (order == WEIGHT_ROWS) {
+        place.part_bytes = row_bytes_of(weight);
+        place.n_parts = weight->n_out;
+    }
+    packing->places[packing->n_places++] = place;
+    size_t n_bytes = place.part_bytes * (size_t)place.n_parts;
+    packing->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+#define PLACES_PER_LAYER 16
+#define OTHER_PLACES 3
+
+/* In the order of use. */
+static void add_all(struct packing *packing, struct model_weights *weights) {
     for (int i = 0; i < weights->n_layers; i++) {
         struct layer_weights *layer = &weights->layers[i];
         struct weight *const vectors[] = {&layer->attn_norm, &layer->q_norm,         &layer->k_norm,
@@ -113,29 +154,18 @@ static void visit_all(struct model_weights *weights, visit_fn *visit, void *arg)
                                           &layer->ffn_norm,  &layer->post_attn_norm, &layer->post_ffn_norm};
         struct weight *const matrices[] = {&layer->attn_q,   &layer->attn_k, &layer->attn_v,  &layer->attn_out,
                                            &layer->ffn_gate, &layer->ffn_up, &layer->ffn_down};
-        for (size_t j = 0; j < sizeof vectors / sizeof vectors[0]; j++)
-            if (vectors[j]->k) visit(vectors[j], true, arg);
-        for (size_t j = 0; j < sizeof matrices / sizeof matrices[0]; j++) visit(matrices[j], false, arg);
+        _Static_assert(sizeof vectors + sizeof matrices == PLACES_PER_LAYER * sizeof *vectors, "room for all places");
+        for (size_t j = 0; j < sizeof vectors / sizeof vectors[0]; j++) add_place(packing, vectors[j], WEIGHT_VECTOR);
+        for (size_t j = 0; j < sizeof matrices / sizeof matrices[0]; j++) add_place(packing, matrices[j], WEIGHT_TILES);
     }
-    visit(&weights->output_norm, true, arg);
-    visit(&weights->output, false, arg);
-}
-
-struct packing {
-    enum activation_form activations;
-    char *pool; /* NULL while measuring */
-    size_t used_bytes;
-    struct thread_pool *threads;
-};
-
-static int n_tiles_of(const struct weight *weight) {
-    return (weight->n_out + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
+    add_place(packing, &weights->output_norm, WEIGHT_VECTOR);
+    add_place(packing, &weights->output, WEIGHT_TILES);
+    if (weights->embed.file_bytes != weights->output.file_bytes) add_place(packing, &weights->embed, WEIGHT_ROWS);
 }
 
 /* F32 tile of a type without tiles: dequantized row by row. */
 static void pack_float_tile(const struct weight *weight, int tile_idx, float *tile) {
-    size_t row_bytes =
-        (size_t)(weight->k / dtype_block_elements(weight->dtype)) * (size_t)dtype_block_bytes(weight->dtype);
+    size_t row_bytes = row_bytes_of(weight);
     float piece[256];
     memset(tile, 0, pack_tile_bytes(DTYPE_F32, weight->k));
     for (int c = 0; c < GEMM_TILE_COLS && tile_idx * GEMM_TILE_COLS + c < weight->n_out; c++) {
@@ -149,46 +179,56 @@ static void pack_float_tile(const struct weight *weight, int tile_idx, float *ti
     }
 }
 
-static void pack_task(void *arg, int tile_idx, int worker_idx) {
-    const struct weight *weight = arg;
-    (void)worker_idx;
-    char *tile = (char *)weight->packed + pack_tile_bytes(weight->tile_dtype, weight->k) * (size_t)tile_idx;
-    if (weight->tile_dtype == weight->dtype)
-        pack_tile(weight->dtype, weight->file_bytes, weight->n_out, tile_idx * GEMM_TILE_COLS, weight->k, tile);
+static void pack_part(const struct weight *weight, int part_idx, void *out) {
+    if (weight->order == WEIGHT_VECTOR)
+        dequantize_row(weight->dtype, weight->file_bytes, out, weight->k);
+    else if (weight->order == WEIGHT_ROWS)
+        memcpy(out, (const char *)weight->file_bytes + row_bytes_of(weight) * (size_t)part_idx, row_bytes_of(weight));
+    else if (weight->tile_dtype == weight->dtype)
+        pack_tile(weight->dtype, weight->file_bytes, weight->n_out, part_idx * GEMM_TILE_COLS, weight->k, out);
     else
-        pack_float_tile(weight, tile_idx, (float *)tile);
+        pack_float_tile(weight, part_idx, out);
 }
 
-static void visit_pack(struct weight *weight, bool is_vector, void *arg) {
-    struct packing *packing = arg;
-    bool is_plain = dtype_block_elements(weight->dtype) == 1;
-    bool has_tiles = pack_is_known(weight->dtype) && (is_plain || packing->activations != ACTIVATIONS_F32);
-    weight->act_form = packing->activations == ACTIVATIONS_INT16 ? ACT_INT16 : ACT_INT8;
-    weight->tile_dtype = has_tiles && !is_vector ? weight->dtype : DTYPE_F32;
-    size_t n_bytes = is_vector ? (size_t)weight->k * sizeof(float)
-                               : pack_tile_bytes(weight->tile_dtype, weight->k) * (size_t)n_tiles_of(weight);
-    if (packing->pool) {
-        weight->packed = packing->pool + packing->used_bytes;
-        if (is_vector)
-            dequantize_row(weight->dtype, weight->file_bytes, weight->packed, weight->k);
-        else
-            thread_pool_run(packing->threads, pack_task, weight, n_tiles_of(weight));
+/* A task is all parts that begin in one huge page: two threads that meet in a page which is not backed yet would both
+ * clear one for it. */
+static void pack_task(void *arg, int page_idx, int worker_idx) {
+    const struct packing *packing = arg;
+    size_t begin = (size_t)page_idx * MEM_HUGE_PAGE_BYTES, end = begin + MEM_HUGE_PAGE_BYTES;
+    (void)worker_idx;
+    if (packing->must_stop && atomic_load_explicit(packing->must_stop, memory_order_relaxed)) return;
+    for (int i = 0; i < packing->n_places && packing->places[i].off < end; i++) {
+        const struct place *place = &packing->places[i];
+        size_t skipped = begin > place->off ? begin - place->off : 0;
+        size_t part = (skipped + place->part_bytes - 1) / place->part_bytes;
+        for (; part < (size_t)place->n_parts && place->off + part * place->part_bytes < end; part++)
+            pack_part(place->weight, (int)part, packing->pool + place->off + part * place->part_bytes);
     }
-    packing->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
 enum status model_weights_pack(struct model_weights *weights, struct thread_pool *pool,
-                               enum activation_form activations, struct status_note *note) {
-    struct packing packing = {.activations = activations, .threads = pool};
-    visit_all(weights, visit_pack, &packing);
+                               enum activation_form activations, const atomic_bool *must_stop,
+                               struct status_note *note) {
+    struct packing packing = {.activations = activations, .must_stop = must_stop};
+    size_t max_places = (size_t)weights->n_layers * PLACES_PER_LAYER + OTHER_PLACES;
+    packing.places = mem_alloc_array(max_places, sizeof *packing.places);
+    if (!packing.places) return status_fail(note, STATUS_NOMEM, "no memory for a list of %zu tensors", max_places);
+    add_all(&packing, weights);
     weights->pool_bytes = packing.used_bytes;
-    weights->pool = mem_map_pages(weights->pool_bytes);
+    packing.pool = weights->pool = mem_map_pages(weights->pool_bytes);
+    if (weights->pool) {
+        for (int i = 0; i < packing.n_places; i++)
+            packing.places[i].weight->packed = packing.pool + packing.places[i].off;
+        size_t n_pages = (packing.used_bytes + MEM_HUGE_PAGE_BYTES - 1) / MEM_HUGE_PAGE_BYTES;
+        thread_pool_run(pool, pack_task, &packing, (int)n_pages);
+    }
+    mem_free(packing.places);
     if (!weights->pool)
         return status_fail(note, STATUS_NOMEM, "no memory for %zu bytes of weights", weights->pool_bytes);
-    packing.pool = weights->pool;
-    packing.used_bytes = 0;
-    visit_all(weights, visit_pack, &packing);
+    if (must_stop && atomic_load_explicit(must_stop, memory_order_relaxed))
+        return status_fail(note, STATUS_CANCELLED, "loading was cancelled");
     if (activations == ACTIVATIONS_AUTO) weights->output.act_form = ACT_INT16;
+    if (weights->embed.file_bytes == weights->output.file_bytes) weights->embed = weights->output;
     return STATUS_OK;
 }
 

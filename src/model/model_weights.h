@@ -1,9 +1,11 @@
 /* model_weights: finds a model's tensors by name, checks their shapes, and packs them once.
  *
- * Thread: engine while loading, any afterwards.   Memory: one pool for all packed bytes; the file stays mapped for the
- * embedding's rows. */
+ * Thread: engine while loading, any afterwards.   Memory: one pool for all packed bytes; once packed nothing is read
+ * from the file. */
 #ifndef KVICK_MODEL_MODEL_WEIGHTS_H
 #define KVICK_MODEL_MODEL_WEIGHTS_H
+
+#include <stdatomic.h>
 
 #include "base/thread_pool.h"
 #include "model/model_config.h"
@@ -21,7 +23,7 @@ struct layer_weights {
 
 struct model_weights {
     struct weight embed;  /* [n_vocab][d_model], read row by row */
-    struct weight output; /* the same tensor when the file has no output.weight */
+    struct weight output; /* the same packed bytes when the file has no output.weight */
     struct weight output_norm;
     struct layer_weights *layers; /* [n_layers] */
     int n_layers;
@@ -45,9 +47,11 @@ enum activation_form {
     ACTIVATIONS_F32    /* weights are dequantized: for comparisons */
 };
 
-/* Packs everything. Errors: STATUS_NOMEM. */
+/* Packs everything, split over the pool. must_stop: ends it early when it becomes true; may be NULL.
+ * Errors: STATUS_NOMEM, STATUS_CANCELLED. */
 WARN_UNUSED enum status model_weights_pack(struct model_weights *weights, struct thread_pool *pool,
-                                           enum activation_form activations, struct status_note *note);
+                                           enum activation_form activations, const atomic_bool *must_stop,
+                                           struct status_note *note);
 
 void model_weights_deinit(struct model_weights *weights);
 

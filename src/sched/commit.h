@@ -6,13 +6,10 @@
 
 /* The rows of the item have been computed. Publishes blocks that became full, except those of a cancelled sequence's
  * unfinished rows (there are none: rows of a step are all computed or the step is abandoned). */
-void commit_rows(const struct plan_item *item, struct plan_state *state);
+void commit_rows(const struct plan_item *item);
 
 /* The next token of the item's sequence. */
 void commit_token(const struct plan_item *item, uint32_t token);
-
-/* The copies of the plan have been made: gives back their sources. */
-void commit_copies(const struct plan *plan, struct plan_state *state);
 
 /* The sequence leaves: blocks go back to the pool, where findable ones stay as cache, and the slot becomes free. */
 void commit_retire(struct sequence *sequence, struct plan_state *state);

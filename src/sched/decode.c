@@ -1,10 +1,50 @@
 #include "sched/decode.h"
 
+#define PROMPT_ROWS_DIVISOR 4 /* while prompts wait, one row of so many is kept for them */
+
+/* Rows that decode may take: over PROMPT_ROWS_DIVISOR steps max_rows in all are kept for prompts, but the only row of
+ * a step is not. */
+static int max_decode_rows(const struct plan_state *state, bool has_prompts) {
+    uint64_t max_rows = (uint64_t)state->limits.max_rows, step = state->n_steps;
+    if (!has_prompts) return (int)max_rows;
+    uint64_t n_kept = (step + 1) * max_rows / PROMPT_ROWS_DIVISOR - step * max_rows / PROMPT_ROWS_DIVISOR;
+    return (int)(n_kept < max_rows ? max_rows - n_kept : 1);
+}
+
+/* Those that decoded longest ago come to the front. */
+static void sort_by_last_step(struct sequence **candidates, int n_candidates) {
+    for (int i = 1; i < n_candidates; i++) {
+        struct sequence *moving = candidates[i];
+        int at = i;
+        for (; at > 0 && moving->last_decode_step < candidates[at - 1]->last_decode_step; at--)
+            candidates[at] = candidates[at - 1];
+        candidates[at] = moving;
+    }
+}
+
 void decode_plan(struct plan *plan, const struct plan_state *state) {
-    for (int i = 0; i < state->n_sequences && plan->n_rows < state->limits.max_rows; i++) {
+    int n_candidates = 0;
+    bool has_prompts = false;
+    for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
-        if (sequence->is_cancelled || sequence->is_paused || !sequence_is_decoding(sequence)) continue;
+        if (sequence->is_cancelled || sequence->is_paused) continue;
+        if (sequence_is_decoding(sequence))
+            plan->candidates[n_candidates++] = sequence;
+        else
+            has_prompts = true;
+    }
+    int n_rows = max_decode_rows(state, has_prompts);
+    if (n_candidates > n_rows)
+        sort_by_last_step(plan->candidates, n_candidates);
+    else
+        n_rows = n_candidates;
+    for (int i = 0; i < n_rows; i++) {
+        struct sequence *sequence = plan->candidates[i];
+        kv_table_trim(&sequence->kv, sequence->n_computed);
+        if (kv_table_grow(&sequence->kv, sequence->n_tokens)) BUG("a block that was reserved is not there");
         plan_add(plan, sequence, sequence->n_computed, sequence->n_tokens);
+        step_cost_add_decode(&state->cost, &plan->shape, sequence->n_computed);
+        sequence->last_decode_step = state->n_steps;
         plan->n_decode_rows++;
     }
 }

@@ -1,5 +1,6 @@
-/* decode: gives every decoding sequence its row of the step. Its blocks were reserved when it started, so none fails.
- */
+/* decode: gives every decoding sequence its row of the step, or if rows are short those that had theirs longest ago.
+ *
+ * What a sequence may take was counted when it started, so none fails. */
 #ifndef KVICK_SCHED_DECODE_H
 #define KVICK_SCHED_DECODE_H
 

@@ -7,16 +7,21 @@
 enum status plan_init(struct plan *plan, const struct plan_limits *limits) {
     size_t n = (size_t)limits->max_sequences;
     REQUIRE(limits->max_rows >= 1 && limits->max_logit_rows >= limits->max_sequences);
+    REQUIRE(limits->max_prefill_rows >= 1 && limits->max_prefill_rows <= limits->max_rows);
     *plan = (struct plan){.items = mem_alloc_array(n, sizeof *plan->items),
-                          .copies = mem_alloc_array(n, sizeof *plan->copies)};
-    if (plan->items && plan->copies) return STATUS_OK;
+                          .candidates = mem_alloc_array(n, sizeof(struct sequence *)),
+                          .prompts = mem_alloc_array(n, sizeof *plan->prompts),
+                          .order = mem_alloc_array(n, sizeof *plan->order)};
+    if (plan->items && plan->candidates && plan->prompts && plan->order) return STATUS_OK;
     plan_deinit(plan);
     return STATUS_NOMEM;
 }
 
 void plan_deinit(struct plan *plan) {
     mem_free(plan->items);
-    mem_free(plan->copies);
+    mem_free(plan->candidates);
+    mem_free(plan->prompts);
+    mem_free(plan->order);
     *plan = (struct plan){0};
 }
 
@@ -31,8 +36,12 @@ void plan_add(struct plan *plan, struct sequence *sequence, int from, int to) {
     plan->n_logit_rows += to - logits_from;
 }
 
-void plan_make(struct plan *plan, struct plan_state *state) {
-    plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_copies = plan->n_decode_rows = 0;
+void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns) {
+    plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_decode_rows = 0;
+    plan->shape = (struct step_shape){0};
+    state->n_steps++;
     decode_plan(plan, state);
-    prefill_plan(plan, state);
+    plan->limit_ns = step_bound_ns(&state->cost, &state->limits.step, &plan->shape);
+    prefill_plan(plan, state, now_ns);
+    plan->predicted_ns = step_cost_ns(&state->cost, &plan->shape);
 }

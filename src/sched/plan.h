@@ -1,11 +1,16 @@
-/* plan: which rows of which sequences the next step computes. Decides; computes nothing, and knows no time.
+/* plan: which rows of which sequences the next step computes. Decides; computes nothing, and reads no clock.
  *
- * Decoding sequences get one row each (decode), what is left of the step's rows goes to prompts in order of arrival
- * (prefill).   Thread: engine.   Memory: sized at init. */
+ * Decoding sequences get one row each (decode), and what is left of the step's time, L of step_bound, goes to prompts
+ * in the order of policy (prefill). If rows are short, those that decoded longest ago come first, and while a prompt
+ * waits a quarter of the rows is kept for prompts.
+ * A step's predicted time exceeds L only if not even one prompt row fits, and then by that row.
+ * Thread: engine.   Memory: sized at init. */
 #ifndef KVICK_SCHED_PLAN_H
 #define KVICK_SCHED_PLAN_H
 
+#include "sched/policy.h"
 #include "sched/sequence.h"
+#include "sched/step_bound.h"
 
 struct plan_item {
     struct sequence *sequence;
@@ -14,23 +19,25 @@ struct plan_item {
     bool is_sampled; /* the last of them gets a next token */
 };
 
-/* Blocks copied before the step runs: a sequence that goes on inside a block that others share. */
-struct plan_copy {
-    block_id from, to;
-};
-
 struct plan {
     struct plan_item *items; /* [max_sequences] */
     int n_items, n_rows, n_logit_rows;
-    struct plan_copy *copies; /* [max_sequences] */
-    int n_copies;
     int n_decode_rows;
+    struct step_shape shape; /* of the items */
+    int64_t limit_ns;        /* L */
+    int64_t predicted_ns;    /* by the cost model */
+    /* Scratch. */
+    struct sequence **candidates;  /* [max_sequences] of decode, or those behind prompts */
+    struct policy_prompt *prompts; /* [max_sequences] */
+    int *order;                    /* [max_sequences] */
 };
 
 struct plan_limits {
-    int max_sequences;  /* known at a time */
-    int max_rows;       /* of a step: the largest chunk */
-    int max_logit_rows; /* of a step, >= max_sequences */
+    int max_sequences;    /* known at a time */
+    int max_rows;         /* of a step */
+    int max_logit_rows;   /* of a step, >= max_sequences */
+    int max_prefill_rows; /* of a step, 1 .. max_rows: the largest chunk */
+    struct step_limits step;
 };
 
 /* All sequences in order of arrival, and what they share. */
@@ -38,16 +45,19 @@ struct plan_state {
     struct plan_limits limits;
     struct sequence **sequences; /* [max_sequences], oldest first */
     int n_sequences;
-    struct block_pool *pool;
-    struct prefix_index *index; /* NULL: no prefix cache */
-    int block_tokens;
+    struct kv_groups *groups;
+    struct step_cost cost;
+    struct policy policy;
+    uint64_t n_steps; /* planned */
 };
 
 WARN_UNUSED enum status plan_init(struct plan *plan, const struct plan_limits *limits);
 void plan_deinit(struct plan *plan);
 
-/* Fills plan; sequences that start get their blocks here. An empty plan means nothing can be computed now. */
-void plan_make(struct plan *plan, struct plan_state *state);
+/* Fills plan; sequences get the blocks of their rows here. Copies that are then pending in any sequence's kv_table must
+ * be made before the step runs, also for sequences without rows. An empty plan means nothing can be computed now.
+ * now_ns: of the clock of all terms. */
+void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns);
 
 /* Adds rows [from, to) of a sequence; the caller has checked that they fit. */
 void plan_add(struct plan *plan, struct sequence *sequence, int from, int to);

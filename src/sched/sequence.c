@@ -13,8 +13,3 @@ bool sequence_is_decoding(const struct sequence *sequence) {
     return sequence->state == SEQ_RUNNING && sequence->n_tokens > sequence->n_prompt &&
            sequence_n_pending(sequence) == 1;
 }
-
-void sequence_release_blocks(struct sequence *sequence, struct block_pool *pool) {
-    block_pool_release_all(pool, sequence->n_blocks, sequence->blocks);
-    sequence->n_blocks = 0;
-}

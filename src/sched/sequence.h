@@ -1,17 +1,16 @@
 /* sequence: what the scheduler knows of one request: tokens, blocks and how far it is computed. No text, no model.
  *
  * tokens[0, n_prompt) came with the request, [n_prompt, n_tokens) were sampled.
- * KV: [0, n_computed) is in blocks; blocks [0, n_published) can be found by others (or are shared with them).
- * All blocks[0, n_blocks) carry one reference held by the sequence, released by sequence_release_blocks.
- * Thread: engine.   Memory: block table sized at init; tokens belong to the request. */
+ * KV: [0, n_computed) is in the blocks of kv.
+ * Thread: engine.   Memory: block tables sized at init; tokens belong to the request. */
 #ifndef KVICK_SCHED_SEQUENCE_H
 #define KVICK_SCHED_SEQUENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kvcache/block_pool.h"
-#include "kvcache/prefix_index.h"
+#include "kvcache/kv_table.h"
+#include "sched/terms.h"
 
 enum sequence_state {
     SEQ_FREE,    /* the slot is unused */
@@ -27,15 +26,13 @@ struct sequence {
     int n_computed;
     int logits_from; /* prompt rows at and after this position are wanted as logits; n_prompt if none */
     int n_hidden;    /* so many rows at the prompt's end are wanted as hidden states */
-    bool has_cache;  /* may use and fill the prefix cache */
     bool is_cancelled;
-    bool is_paused;   /* its client does not read: it gets no row until it does */
-    block_id *blocks; /* [max_blocks] */
-    int n_blocks;
-    const struct prefix_salt *salt; /* borrowed; NULL: everybody's */
-    struct prefix_chain chain;
-    int n_published;
-    int n_cached_tokens;
+    bool is_paused; /* its client does not read: it gets no row until it does */
+    struct kv_table kv;
+    int n_cached_tokens; /* found when it started; while it waits, those that are expected */
+    struct terms terms;
+    uint64_t last_decode_step; /* number of the step that planned its last decode row */
+    int n_bypassed;            /* sequences that started while this one waited for blocks */
 };
 
 /* Positions that will be computed in all: the last token sampled is never run. */
@@ -45,7 +42,5 @@ int sequence_max_computed(const struct sequence *sequence);
 int sequence_n_pending(const struct sequence *sequence);
 
 bool sequence_is_decoding(const struct sequence *sequence);
-
-void sequence_release_blocks(struct sequence *sequence, struct block_pool *pool);
 
 #endif

@@ -108,6 +108,14 @@ uint64_t gguf_data_off(const struct gguf *gguf) {
     return gguf->data_off;
 }
 
+size_t gguf_release_tensors(const struct gguf *gguf, size_t off, size_t n_bytes) {
+    size_t all_bytes = gguf->n_bytes - gguf->data_off;
+    REQUIRE(off <= all_bytes);
+    if (n_bytes > all_bytes - off) n_bytes = all_bytes - off;
+    if (gguf->map.bytes) file_map_release(&gguf->map, gguf->data_off + off, n_bytes);
+    return n_bytes;
+}
+
 /* ---- Key-values ---- */
 
 size_t gguf_n_keys(const struct gguf *gguf) {

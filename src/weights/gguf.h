@@ -121,4 +121,8 @@ size_t gguf_n_tensors(const struct gguf *gguf);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, size_t tensor_idx);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, const char *name);
 
+/* Gives back the memory that reading up to n_bytes of tensor data took, off bytes after its begin; it can be read
+ * again, from the file. Returns the bytes passed, less than n_bytes at the end. */
+size_t gguf_release_tensors(const struct gguf *gguf, size_t off, size_t n_bytes);
+
 #endif

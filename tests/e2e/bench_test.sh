@@ -63,6 +63,14 @@ for word in "^prefill, 16 tokens .* tok/s" "^decode, 1 stream .* tok/s" "^int8 p
     ok "table: $word" grep -qE "$word" "$out"
 done
 
+"$kvick" bench start "$model" --rounds 3 --json >"$out" 2>"$err"
+ok "a start has its parts in order" holds '0 <= r["file_ms"] <= r["tokenizer_ms"] <= r["prompt_ms"] < r["first_token_ms"]
+    and r["model_ms"] < r["first_token_ms"] < r["start_ms"]'
+"$kvick" bench start "$model" --rounds 1 --target-ms 600000 >"$out" 2>"$err"
+ok "a target that is reached" grep -q 'target 600000: PASS' "$out"
+"$kvick" bench start "$model" --rounds 1 --target-ms 0.001 >"$out" 2>"$err"
+ok "a target that is not" grep -q 'target 0: short' "$out"
+
 # kernels WORDS...: a short run; its answer is in $out.
 kernels() {
     "$kvick" bench kernels --rounds 1 --matrix 40x256 "$@" >"$out" 2>"$err"
@@ -107,7 +115,7 @@ ok "a matrix of nothing" refuses 2 "within 1.." kernels --matrix 0x256
 ok "float activations" refuses 2 "--activations: 'f32'" kernels --activations f32
 ok "kernel rounds 0" refuses 2 "--rounds: 0" kernels --rounds 0
 
-ok "no measurement" refuses 2 "known: speed, kernels"
+ok "no measurement" refuses 2 "known: speed, start, kernels"
 ok "unknown measurement" refuses 2 "'fast'" fast "$model"
 ok "no model" refuses 2 "one MODEL" speed
 ok "prefill 0" refuses 2 "--prefill: 0" speed "$model" --prefill 0
@@ -115,6 +123,8 @@ ok "streams 0" refuses 2 "--streams: 0" speed "$model" --streams 0
 ok "rounds 0" refuses 2 "--rounds: 0" speed "$model" --rounds 0
 ok "a tier nobody has" refuses 1 "'warp'" speed "$model" --isa warp
 ok "more than the context" refuses 1 "--context" speed "$model" --prefill 9000000
+ok "rounds 0 of a start" refuses 2 "--rounds: 0" start "$model" --rounds 0
+ok "a start of no file" refuses 1 "No such file" start nowhere/x.gguf
 ok "no such file" refuses 1 "No such file" speed nowhere/x.gguf
 
 echo "$n_passed passed, $n_failed failed, 0 skipped"

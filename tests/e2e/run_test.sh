@@ -78,14 +78,19 @@ def a_second_turn_reuses_the_first():
 
 def json_has_its_keys():
     (answer,) = run_json(*STABLE, "-p", FRANCE, "-n", "20")
-    assert set(answer) == {"text", "ids", "finish_reason", "usage", "phases"}, answer
+    assert set(answer) == {"text", "ids", "finish_reason", "usage", "phases", "work", "start"}, answer
     assert set(answer["usage"]) == {"prompt_tokens", "cached_tokens", "new_tokens"}, answer
-    assert set(answer["phases"]) == {"prefill_ms", "prefill_tok_s", "first_token_ms", "decode_ms_per_token",
-                                     "decode_tok_s"}, answer
+    rates = {"prefill_ms", "prefill_tok_s", "first_token_ms", "decode_ms_per_token", "decode_tok_s"}
+    assert set(answer["phases"]) == rates | {"parts_ms", "unaccounted_ms"}, answer
     assert "Paris" in answer["text"] and answer["finish_reason"] == "stop", answer
     assert answer["usage"] == {"prompt_tokens": 37, "cached_tokens": 0, "new_tokens": len(answer["ids"])}, answer
-    assert all(value > 0 for value in answer["phases"].values()), answer
+    assert all(answer["phases"][rate] > 0 for rate in rates), answer
     assert answer["phases"]["first_token_ms"] >= answer["phases"]["prefill_ms"] * 0.99, answer
+    parts = answer["phases"]["parts_ms"]
+    assert all(parts[part] > 0 for part in ("template", "tokenize", "queue", "prefill_own", "decode")), answer
+    assert 0 <= answer["phases"]["unaccounted_ms"] <= 1, answer
+    assert all(answer["work"][phase]["flops"] > 0 for phase in ("prefill", "decode")), answer
+    assert answer["start"]["first_token_ms"] > answer["start"]["model_ms"] > 0, answer
 
 
 def no_exact_option_changes_an_answer():

@@ -35,10 +35,11 @@ static int tear_down(void **state) {
 
 static void encode(const char *role, const char *content, struct id_list *out_ids) {
     struct status_note note = {0};
+    struct phase_stats ignored = {0};
     json_t *request = json_pack("{s:[{s:s, s:s}]}", "messages", "role", role, "content", content);
     assert_non_null(request);
     id_list_init(out_ids, 4096);
-    if (cmd_chat_encode(chat_template, tokenizer, request, out_ids, &note)) fail_msg("%s", note.text);
+    if (cmd_chat_encode(chat_template, tokenizer, request, out_ids, &ignored, &note)) fail_msg("%s", note.text);
     json_decref(request);
 }
 

@@ -7,19 +7,19 @@
 void model_run_open(struct model_run *run, const char *path, const struct model_run_options *options) {
     struct status_note note = {0};
     struct model_config config;
-    struct kv_layout layout;
+    struct kv_layers layers;
     *run = (struct model_run){0};
     if (gguf_open(&run->gguf, path, &note)) fail_msg("%s: %s", path, note.text);
     if (forward_read_config(&config, run->gguf, &note)) fail_msg("%s: %s", path, note.text);
     int n_blocks = (options->max_tokens + options->block_tokens - 1) / options->block_tokens;
-    if (kv_layout_init(&layout, options->kv_dtype, config.n_layers, config.n_kv_heads, config.head_dim,
-                       options->block_tokens, n_blocks, &note))
+    struct group_store_shape shape = {options->kv_dtype, config.n_kv_heads, config.head_dim, options->block_tokens};
+    if (kv_layers_init(&layers, config.n_layers, NULL, options->max_tokens, &note) ||
+        group_store_init(&run->store, &layers, &shape, &n_blocks, &note))
         fail_msg("%s", note.text);
-    assert_int_equal(block_store_init(&run->store, &layout), STATUS_OK);
     assert_int_equal(thread_pool_create(&run->pool, options->n_threads), STATUS_OK);
     kernel_table_choose(&run->kernels, options->tiers);
     struct forward_limits limits = {options->max_rows, options->max_logit_rows, options->activations,
-                                    options->has_bf16_tables};
+                                    options->has_bf16_tables, NULL};
     if (forward_create(&run->forward, run->gguf, run->pool, &run->kernels, &run->store, &limits, &note))
         fail_msg("%s: %s", path, note.text);
     run->n_vocab = forward_config(run->forward)->n_vocab;
@@ -27,13 +27,13 @@ void model_run_open(struct model_run *run, const char *path, const struct model_
 
 void model_run_close(struct model_run *run) {
     forward_destroy(&run->forward);
-    block_store_deinit(&run->store);
+    group_store_deinit(&run->store);
     thread_pool_destroy(&run->pool);
     gguf_close(&run->gguf);
 }
 
 void model_run_step(struct model_run *run, const struct model_run_piece *pieces, int n_pieces, float *out_logits) {
-    int block_tokens = run->store.layout.block_tokens, n_rows = 0, n_blocks = 0;
+    int block_tokens = run->store.stores[0].layout.block_tokens, n_rows = 0, n_blocks = 0;
     for (int i = 0; i < n_pieces; i++) {
         n_rows += pieces[i].to - pieces[i].from;
         n_blocks += (pieces[i].to + block_tokens - 1) / block_tokens;

@@ -17,7 +17,7 @@ struct model_run {
     struct gguf *gguf;
     struct thread_pool *pool;
     struct kernel_table kernels;
-    struct block_store store;
+    struct group_store store;
     struct forward *forward;
     int n_vocab;
 };

@@ -37,8 +37,8 @@ struct gemm_panel {
     struct gemm_ahead ahead;
 };
 
-GEMM_INLINE void gemm_panel_rows(enum dtype dtype, int n_rows, struct gemm_panel *panel, struct gemm_act x,
-                                 const struct gemm_out *out) {
+GEMM_INLINE void gemm_panel_rows(enum dtype dtype, enum act_q8_form form, int n_rows, struct gemm_panel *panel,
+                                 struct gemm_act x, const struct gemm_out *out) {
     const struct gemm_block *block = panel->blocks[0];
     const int n_blocks = panel->n_blocks;
     struct gemm_ahead ahead = panel->ahead;
@@ -50,7 +50,7 @@ GEMM_INLINE void gemm_panel_rows(enum dtype dtype, int n_rows, struct gemm_panel
 #pragma GCC unroll 1
     for (int b = 0; b < n_blocks; b++) {
         gemm_ahead_step(&ahead);
-        gemm_step(dtype, n_rows, GEMM_PANEL_TILES, block, &x, acc);
+        gemm_step(dtype, form, n_rows, GEMM_PANEL_TILES, block, &x, acc);
         gemm_step_next(dtype, &x);
         block += GEMM_PANEL_TILES;
     }
@@ -76,8 +76,8 @@ GEMM_INLINE void gemm_panel_fill(enum dtype dtype, const uint8_t *w_packed, size
 }
 
 /* All pairs of tiles; n_cols counts their columns only. n_rows is such that even groups have five or six rows. */
-GEMM_INLINE void gemm_panel(enum dtype dtype, const uint8_t *w_packed, size_t tile_bytes, const struct act_q8 *x,
-                            float *out, int out_stride, int n_rows, int n_cols, int k) {
+GEMM_INLINE void gemm_panel(enum dtype dtype, enum act_q8_form form, const uint8_t *w_packed, size_t tile_bytes,
+                            const struct act_q8 *x, float *out, int out_stride, int n_rows, int n_cols, int k) {
     struct gemm_panel panel;
     const int k_blocks = k / ACT_Q8_BLOCK, n_groups = (n_rows + GEMM_PANEL_ROWS - 1) / GEMM_PANEL_ROWS;
     for (int col = 0; col < n_cols; col += GEMM_PANEL_TILES * GEMM_TILE_COLS) {
@@ -89,9 +89,9 @@ GEMM_INLINE void gemm_panel(enum dtype dtype, const uint8_t *w_packed, size_t ti
                 struct gemm_act act = gemm_act_at(dtype, x, row, cut, k);
                 struct gemm_out place = gemm_out_at(out + (int64_t)row * out_stride, out_stride, col, n_cols);
                 if (group_rows == GEMM_PANEL_ROWS)
-                    gemm_panel_rows(dtype, GEMM_PANEL_ROWS, &panel, act, &place);
+                    gemm_panel_rows(dtype, form, GEMM_PANEL_ROWS, &panel, act, &place);
                 else
-                    gemm_panel_rows(dtype, GEMM_PANEL_ROWS - 1, &panel, act, &place);
+                    gemm_panel_rows(dtype, form, GEMM_PANEL_ROWS - 1, &panel, act, &place);
                 row += group_rows;
                 if ((g + 1) * panel.n_blocks >= GEMM_AHEAD_STEPS) panel.ahead.step_lines = 0;
             }

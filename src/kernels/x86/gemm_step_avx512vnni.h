@@ -11,7 +11,7 @@
 /* Activations from some row and block of 32 k on. */
 struct gemm_act {
     const int8_t *q;
-    int64_t low_off; /* from q to q_low; 0 in the int8 form */
+    int64_t low_off; /* from q to q_low; int16 form only */
     const float *d, *dsum;
     const int32_t *nsum;        /* nsum16 for Q6_K, else nsum32 */
     int64_t q_stride, d_stride; /* elements between rows of q, of d */
@@ -56,31 +56,32 @@ GEMM_INLINE void gemm_step_dots(enum dtype dtype, int n_rows, int n_tiles, int s
 }
 
 /* dot[i][t] = what comes before the products with q, or with q_low: 128 times the products with q. */
-GEMM_INLINE void gemm_step_begin(enum dtype dtype, int n_rows, int n_tiles, int s, const struct gemm_block *w,
-                                 const struct gemm_act *x, __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
+GEMM_INLINE void gemm_step_begin(enum dtype dtype, enum act_q8_form form, int n_rows, int n_tiles, int s,
+                                 const struct gemm_block *w, const struct gemm_act *x,
+                                 __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
 #pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++)
 #pragma GCC unroll 4
         for (int t = 0; t < n_tiles; t++) dot[i][t] = _mm512_setzero_si512();
-    if (x->low_off) gemm_step_dots(dtype, n_rows, n_tiles, s, w, x->q, x->q_stride, dot);
+    if (form == ACT_INT16) gemm_step_dots(dtype, n_rows, n_tiles, s, w, x->q, x->q_stride, dot);
 #pragma GCC unroll 12
     for (int i = 0; i < n_rows; i++) {
         __m512i start = gemm_step_start(dtype, x, i, s);
 #pragma GCC unroll 4
         for (int t = 0; t < n_tiles; t++)
-            dot[i][t] = x->low_off ? _mm512_add_epi32(_mm512_slli_epi32(dot[i][t], 7), start) : start;
+            dot[i][t] = form == ACT_INT16 ? _mm512_add_epi32(_mm512_slli_epi32(dot[i][t], 7), start) : start;
     }
 }
 
 /* w[t]: the block of tile t, in registers or in a panel. */
-GEMM_INLINE void gemm_step(enum dtype dtype, int n_rows, int n_tiles, const struct gemm_block *w,
+GEMM_INLINE void gemm_step(enum dtype dtype, enum act_q8_form form, int n_rows, int n_tiles, const struct gemm_block *w,
                            const struct gemm_act *x, __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
     const int n_scales = gemm_block_n_scales(dtype);
 #pragma GCC unroll 2
     for (int s = 0; s < n_scales; s++) {
         __m512i dot[GEMM_MAX_ROWS][GEMM_MAX_TILES];
-        gemm_step_begin(dtype, n_rows, n_tiles, s, w, x, dot);
-        gemm_step_dots(dtype, n_rows, n_tiles, s, w, x->q + x->low_off, x->q_stride, dot);
+        gemm_step_begin(dtype, form, n_rows, n_tiles, s, w, x, dot);
+        gemm_step_dots(dtype, n_rows, n_tiles, s, w, form == ACT_INT16 ? x->q + x->low_off : x->q, x->q_stride, dot);
 #pragma GCC unroll 12
         for (int i = 0; i < n_rows; i++) {
             __m512 d = _mm512_set1_ps(x->d[i * x->d_stride]);

@@ -43,6 +43,24 @@ static void the_whole_file_is_there(void **state) {
     }
 }
 
+static void released_pages_can_be_read_again(void **state) {
+    (void)state;
+    static char bytes[6 * 4096 + 100];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)(i * 11);
+    struct file_map map;
+    write_file("f", bytes, sizeof bytes);
+    assert_int_equal(file_map_open(&map, path_of("f"), NULL), STATUS_OK);
+    static const size_t ranges[][2] = {{0, 0},       {1, 2},           {4000, 5000}, {0, sizeof bytes},
+                                       {24576, 100}, {sizeof bytes, 0}};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        assert_memory_equal(map.bytes, bytes, sizeof bytes);
+        file_map_release(&map, ranges[i][0], ranges[i][1]);
+    }
+    assert_memory_equal(map.bytes, bytes, sizeof bytes);
+    file_map_close(&map);
+    unlink(path_of("f"));
+}
+
 static void an_empty_file_is_no_error(void **state) {
     (void)state;
     struct file_map map;
@@ -87,6 +105,7 @@ static int remove_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_whole_file_is_there),
+        cmocka_unit_test(released_pages_can_be_read_again),
         cmocka_unit_test(an_empty_file_is_no_error),
         cmocka_unit_test(what_is_no_file_is_refused),
     };

@@ -1,6 +1,7 @@
 #include "base/mem.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "support/test.h"
 
@@ -105,11 +106,31 @@ static void pages_are_aligned_to_huge_ones(void **state) {
     mem_unmap_pages(NULL, 1);
 }
 
+static void pages_can_be_backed_ahead_of_use(void **state) {
+    (void)state;
+    size_t n_bytes = 3 * MEM_HUGE_PAGE_BYTES;
+    char *p = mem_map_pages(n_bytes);
+    unsigned char is_backed[2] = {0, 0};
+    assert_non_null(p);
+    p[MEM_HUGE_PAGE_BYTES + 5] = 7;
+    if (!mem_back_pages(p + MEM_HUGE_PAGE_BYTES, MEM_HUGE_PAGE_BYTES)) {
+        print_message("this CPU's kernel cannot back pages ahead of use\n");
+        mem_unmap_pages(p, n_bytes);
+        skip();
+    }
+    assert_int_equal(p[MEM_HUGE_PAGE_BYTES + 5], 7);
+    assert_int_equal(mincore(p + 2 * MEM_HUGE_PAGE_BYTES - 4096, 8192, is_backed), 0);
+    assert_int_equal(is_backed[0] & 1, 1); /* the last page of the range */
+    assert_int_equal(is_backed[1] & 1, 0); /* and the first behind it */
+    mem_unmap_pages(p, n_bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zeroed_aligned_and_counted), cmocka_unit_test(products_that_wrap_are_refused),
         cmocka_unit_test(resize_keeps_what_was_there),          cmocka_unit_test(texts_are_copied),
         cmocka_unit_test(the_nth_and_all_after_it_fail),        cmocka_unit_test(pages_are_aligned_to_huge_ones),
+        cmocka_unit_test(pages_can_be_backed_ahead_of_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

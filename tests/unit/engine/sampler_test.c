@@ -271,7 +271,8 @@ static uint32_t simple_pick(const struct sampler_ask *ask, int n_vocab) {
         while (n_kept < n && (n_kept == 0 || kept < (double)sampling->top_p * total))
             kept += (double)weights[ids[n_kept++]];
         n = n_kept;
-    } else if (!sampling->top_k) { /* nothing needed an order: that of ids */
+    }
+    if (!sampling->top_k) { /* in order of ids */
         for (int i = 0; i < n_vocab; i++) logits[i] = -(float)i;
         sort_ids(logits, ids, n);
     }

@@ -52,8 +52,8 @@ static void fill_block(enum dtype dtype, uint8_t *block) {
     }
 }
 
-/* All tiles of a [n_rows][k] matrix: every column has the bits of its dequantized row (zeros of quantized
- * types may differ in sign), columns past the last are zero. */
+/* All tiles of a [n_rows][k] matrix: every column has the bits of its dequantized row, columns past the last are
+ * zero, of either sign. */
 static void check_matrix(enum dtype dtype, int n_rows, int k) {
     size_t tile_bytes = pack_tile_bytes(dtype, k), n_blocks = (size_t)(k / dtype_block_elements(dtype));
     size_t row_bytes = n_blocks * (size_t)dtype_block_bytes(dtype);
@@ -72,8 +72,7 @@ static void check_matrix(enum dtype dtype, int n_rows, int k) {
             memset(got, CANARY, ((size_t)k + 1) * sizeof *got);
             pack_column(dtype, tile, c, k, got);
             for (int i = 0; i < k; i++) {
-                /* The contract is on values: adding a minimum of +0 makes both zeros one in types that have none. */
-                if (dtype_block_elements(dtype) > 1 && want[i] == 0 && got[i] == 0) continue;
+                if (row + c >= n_rows && got[i] == 0) continue;
                 if (memcmp(&want[i], &got[i], sizeof *got) != 0)
                     fail_msg("%s: %d rows of %d: row %d, element %d is %a, should be %a", dtype_name(dtype), n_rows, k,
                              row + c, i, (double)got[i], (double)want[i]);

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "support/test.h"
 
 #define N_LAYERS 3
@@ -70,6 +71,24 @@ static void a_copy_takes_all_layers_and_nothing_else(void **state) {
     }
 }
 
+/* Backing ahead of use changes no byte, and ends. */
+static void a_store_can_be_backed_ahead_of_use(void **state) {
+    (void)state;
+    struct kv_layout layout;
+    struct block_store store;
+    assert_int_equal(kv_layout_init(&layout, DTYPE_F16, N_LAYERS, N_HEADS, 64, 64, 100, NULL), STATUS_OK);
+    assert_int_equal(block_store_init(&store, &layout), STATUS_OK);
+    size_t last = layout.pool_bytes - 1, n_calls = 1;
+    store.bytes[0] = 1;
+    store.bytes[last] = 2;
+    while (block_store_back(&store)) n_calls++;
+    assert_int_equal(store.backed_bytes, layout.pool_bytes);
+    assert_true(n_calls <= layout.pool_bytes / MEM_HUGE_PAGE_BYTES + 1);
+    assert_false(block_store_back(&store));
+    assert_true(store.bytes[0] == 1 && store.bytes[last] == 2);
+    block_store_deinit(&store);
+}
+
 static void what_cannot_be_reserved_is_an_error(void **state) {
     (void)state;
     struct kv_layout layout;
@@ -84,6 +103,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_store_is_zero_and_all_of_it_can_be_used),
         cmocka_unit_test(a_copy_takes_all_layers_and_nothing_else),
+        cmocka_unit_test(a_store_can_be_backed_ahead_of_use),
         cmocka_unit_test(what_cannot_be_reserved_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,13 +16,14 @@
 #define MAX_BLOCKS 40 /* of the pool */
 #define MAX_SEQUENCES 6
 #define MAX_TOKENS 48
-#define MAX_TABLE (MAX_TOKENS / BLOCK_TOKENS + 1)
+#define MAX_TABLE (MAX_TOKENS / BLOCK_TOKENS)
+#define TILE_TOKENS 4
+#define WINDOW 6  /* of the second group */
 #define N_WORDS 3 /* small vocabulary: prefixes meet often */
 
 struct slot {
     struct sequence sequence;
     uint32_t tokens[MAX_TOKENS];
-    block_id blocks[MAX_TABLE];
     int n_times[MAX_TOKENS];  /* position was computed */
     int n_logits[MAX_TOKENS]; /* its logits were wanted */
     int number;               /* of arrival */
@@ -31,16 +32,24 @@ struct slot {
 struct world {
     uint64_t seed;
     uint32_t n_draws;
-    struct block_pool pool;
-    struct prefix_index index;
+    struct kv_groups groups;
     struct plan plan;
     struct plan_state state;
     struct sequence *order[MAX_SEQUENCES];
     struct slot slots[MAX_SEQUENCES];
-    uint64_t kv[MAX_BLOCKS][BLOCK_TOKENS];
+    uint64_t kv[KV_LAYERS_MAX_GROUPS][MAX_BLOCKS][BLOCK_TOKENS];
     int n_arrived, last_started;
     long n_steps, n_rows, n_hits, n_copies, n_cancels, n_finished, n_no_blocks, n_mixed, n_cut;
 };
+
+/* No bound in time: rows alone are what a step has room for. */
+static struct plan_limits limits_of(int max_sequences, int max_rows, int max_logit_rows) {
+    return (struct plan_limits){.max_sequences = max_sequences,
+                                .max_rows = max_rows,
+                                .max_logit_rows = max_logit_rows,
+                                .max_prefill_rows = max_rows,
+                                .step = {.is_unbounded = true}};
+}
 
 static int below(struct world *w, int n) {
     return (int)(rng_uniform(w->seed, 0, w->n_draws++) * n);
@@ -56,27 +65,49 @@ static struct slot *slot_of(struct sequence *sequence) {
     return (struct slot *)((char *)sequence - offsetof(struct slot, sequence));
 }
 
-static void open_world(struct world *w, uint64_t seed, struct plan_limits limits, int n_blocks, bool has_index) {
+/* n_windowed: blocks of a second group, or 0 for none. */
+static void open_groups(struct world *w, uint64_t seed, struct plan_limits limits, int n_blocks, int n_windowed,
+                        bool has_index) {
+    struct kv_groups_options options = {.n_groups = n_windowed ? 2 : 1,
+                                        .block_tokens = BLOCK_TOKENS,
+                                        .tile_tokens = TILE_TOKENS,
+                                        .windows = {0, WINDOW},
+                                        .n_blocks = {n_blocks, n_windowed},
+                                        .has_index = has_index,
+                                        .identity = "m",
+                                        .n_identity = 1,
+                                        .hash = hash_sha256};
     *w = (struct world){.seed = seed, .last_started = -1};
-    assert_true(n_blocks <= MAX_BLOCKS && limits.max_sequences <= MAX_SEQUENCES);
-    assert_int_equal(block_pool_init(&w->pool, n_blocks), STATUS_OK);
-    if (has_index)
-        assert_int_equal(prefix_index_init(&w->index, &w->pool, BLOCK_TOKENS, "m", 1, hash_sha256), STATUS_OK);
+    assert_true(n_blocks <= MAX_BLOCKS && n_windowed <= MAX_BLOCKS && limits.max_sequences <= MAX_SEQUENCES);
+    assert_int_equal(kv_groups_init(&w->groups, &options), STATUS_OK);
     assert_int_equal(plan_init(&w->plan, &limits), STATUS_OK);
-    w->state = (struct plan_state){.limits = limits,
-                                   .sequences = w->order,
-                                   .pool = &w->pool,
-                                   .index = has_index ? &w->index : NULL,
-                                   .block_tokens = BLOCK_TOKENS};
+    for (int i = 0; i < limits.max_sequences; i++)
+        assert_int_equal(kv_table_init(&w->slots[i].sequence.kv, &w->groups, MAX_TOKENS), STATUS_OK);
+    w->state = (struct plan_state){.limits = limits, .sequences = w->order, .groups = &w->groups};
+    policy_init(&w->state.policy, POLICY_FCFS);
+    const int one = 1;
+    const double one_ns = 1000;
+    assert_int_equal(step_cost_init(&w->state.cost, 1, &one, &one_ns, NULL), STATUS_OK);
+}
+
+static void open_world(struct world *w, uint64_t seed, struct plan_limits limits, int n_blocks, bool has_index) {
+    open_groups(w, seed, limits, n_blocks, 0, has_index);
+}
+
+static struct block_pool *pool_of(struct world *w) {
+    return &w->groups.groups[0].pool;
 }
 
 static void close_world(struct world *w) {
     while (w->state.n_sequences) commit_retire(w->state.sequences[0], &w->state);
-    assert_int_equal(w->pool.n_held, 0);
-    if (w->state.index) prefix_index_deinit(&w->index);
-    assert_int_equal(w->pool.n_free, w->pool.n_blocks);
+    for (int i = 0; i < w->state.limits.max_sequences; i++) kv_table_deinit(&w->slots[i].sequence.kv);
+    for (int g = 0; g < w->groups.n_groups; g++) {
+        const struct block_pool *pool = &w->groups.groups[g].pool;
+        assert_int_equal(pool->n_held, 0);
+        assert_int_equal(pool->n_free + pool->n_reusable, pool->n_blocks);
+    }
+    kv_groups_deinit(&w->groups);
     plan_deinit(&w->plan);
-    block_pool_deinit(&w->pool);
 }
 
 static struct slot *arrive(struct world *w, const uint32_t *tokens, int n_prompt, int max_new, int logits_from,
@@ -84,6 +115,7 @@ static struct slot *arrive(struct world *w, const uint32_t *tokens, int n_prompt
     struct slot *slot = w->slots;
     while (slot->sequence.state != SEQ_FREE) slot++;
     assert_true(slot < w->slots + w->state.limits.max_sequences);
+    struct kv_table kv = slot->sequence.kv;
     *slot = (struct slot){.number = w->n_arrived++};
     memcpy(slot->tokens, tokens, (size_t)n_prompt * sizeof *tokens);
     slot->sequence = (struct sequence){.state = SEQ_WAITING,
@@ -93,8 +125,8 @@ static struct slot *arrive(struct world *w, const uint32_t *tokens, int n_prompt
                                        .n_tokens = n_prompt,
                                        .max_tokens = n_prompt + max_new,
                                        .logits_from = logits_from,
-                                       .has_cache = has_cache,
-                                       .blocks = slot->blocks};
+                                       .kv = kv};
+    kv_table_start(&slot->sequence.kv, NULL, has_cache);
     w->order[w->state.n_sequences++] = &slot->sequence;
     return slot;
 }
@@ -109,7 +141,8 @@ static void check_item(const struct world *w, const struct plan_item *item, bool
     assert_int_equal(item->is_sampled, item->to == s->n_tokens && s->n_tokens < s->max_tokens);
     if (item->is_sampled) assert_true(item->logits_from < item->to);
     assert_int_equal(is_decode, item->from >= s->n_prompt);
-    assert_true(s->n_blocks * w->state.block_tokens >= item->to && s->n_blocks <= MAX_TABLE);
+    /* no more blocks than the rows so far need */
+    assert_int_equal(s->kv.n_blocks, (item->to + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
     for (int i = 0; i < w->plan.n_items; i++) assert_true(&w->plan.items[i] == item || w->plan.items[i].sequence != s);
 }
 
@@ -128,8 +161,10 @@ static void check_plan(struct world *w, int n_decoding, int n_live) {
     assert_int_equal(plan->n_logit_rows, n_logit_rows);
     assert_int_equal(plan->n_decode_rows, n_decode);
     assert_true(n_rows <= w->state.limits.max_rows && n_logit_rows <= w->state.limits.max_logit_rows);
-    /* No prompt takes a decoding sequence's row. */
-    assert_int_equal(n_decode, n_decoding < w->state.limits.max_rows ? n_decoding : w->state.limits.max_rows);
+    /* No prompt takes a decoding sequence's row, unless rows are short: then a quarter is kept for prompts. */
+    int max_rows = w->state.limits.max_rows, n_kept = n_live > n_decoding ? (max_rows + 3) / 4 : 0;
+    if (max_rows == 1) n_kept = 0;
+    assert_true(n_decode == n_decoding || (n_decode >= max_rows - n_kept && n_decode <= n_decoding));
     /* Whoever is there goes on, unless a cancelled one still sits on blocks: nothing waits for ever. */
     if (n_live == 0) assert_int_equal(plan->n_items, 0);
     if (n_live > 0 && (n_decoding > 0 || n_live == w->state.n_sequences)) assert_true(plan->n_items > 0);
@@ -152,30 +187,50 @@ static void check_starts(struct world *w) {
 }
 
 static void check_blocks(const struct world *w) {
-    const char *broken = block_pool_check(&w->pool);
-    if (!broken && w->state.index) broken = prefix_index_check(&w->index);
+    const char *broken = kv_groups_check(&w->groups);
+    for (int i = 0; !broken && i < w->state.n_sequences; i++) broken = kv_table_check(&w->state.sequences[i]->kv);
     if (broken) fail_msg("%s", broken);
-    int n_refs = 0, n_held = 0, n_expected = 0;
-    for (int i = 0; i < w->pool.n_blocks; i++) {
-        n_refs += block_pool_n_refs(&w->pool, (block_id)i);
-        n_held += block_pool_n_refs(&w->pool, (block_id)i) > 0;
+    for (int g = 0; g < w->groups.n_groups; g++) {
+        const struct block_pool *pool = &w->groups.groups[g].pool;
+        int n_refs = 0, n_expected = 0;
+        for (int i = 0; i < pool->n_blocks; i++) n_refs += block_pool_n_refs(pool, (block_id)i);
+        for (int i = 0; i < w->state.n_sequences; i++) n_expected += kv_table_n_held(&w->state.sequences[i]->kv, g);
+        assert_int_equal(n_refs, n_expected); /* no reference is lost or invented */
     }
-    for (int i = 0; i < w->state.n_sequences; i++) n_expected += w->state.sequences[i]->n_blocks;
-    assert_int_equal(n_refs, n_expected); /* no reference is lost or invented */
-    assert_int_equal(n_held, w->pool.n_held);
 }
 
 /* ---- a step, as the engine makes it ---- */
 
+static void compute_row(struct world *w, struct slot *slot, int group, int pos) {
+    const block_id *table = slot->sequence.kv.blocks[group];
+    int window = w->groups.groups[group].window, first = window && pos >= window ? pos - window + 1 : 0;
+    for (int seen = first / TILE_TOKENS * TILE_TOKENS; seen < pos; seen++) {
+        block_id block = table[seen / BLOCK_TOKENS];
+        assert_true(block < MAX_BLOCKS);
+        assert_true(w->kv[group][block][seen % BLOCK_TOKENS] == kv_of(slot->tokens, seen));
+    }
+    w->kv[group][table[pos / BLOCK_TOKENS]][pos % BLOCK_TOKENS] = kv_of(slot->tokens, pos);
+}
+
 static void compute(struct world *w, const struct plan_item *item) {
     struct slot *slot = slot_of(item->sequence);
-    const block_id *table = item->sequence->blocks;
     for (int pos = item->from; pos < item->to; pos++) {
-        for (int seen = 0; seen < pos; seen++)
-            assert_true(w->kv[table[seen / BLOCK_TOKENS]][seen % BLOCK_TOKENS] == kv_of(slot->tokens, seen));
-        w->kv[table[pos / BLOCK_TOKENS]][pos % BLOCK_TOKENS] = kv_of(slot->tokens, pos);
+        for (int g = 0; g < w->groups.n_groups; g++) compute_row(w, slot, g, pos);
         slot->n_times[pos]++;
         slot->n_logits[pos] += pos >= item->logits_from;
+    }
+}
+
+static void make_copies(struct world *w) {
+    for (int i = 0; i < w->state.n_sequences; i++) {
+        struct kv_table *table = &w->state.sequences[i]->kv;
+        for (int g = 0; table->has_copy && g < w->groups.n_groups; g++) {
+            block_id from = table->copy_from[g], to = table->blocks[g][table->copy_to];
+            assert_true(from != to);
+            memcpy(w->kv[g][to], w->kv[g][from], sizeof w->kv[g][0]);
+        }
+        w->n_copies += table->has_copy;
+        kv_table_end_copy(table);
     }
 }
 
@@ -198,7 +253,7 @@ static void retire(struct world *w, struct slot *slot) {
 
 static void commit_item(struct world *w, const struct plan_item *item, bool is_stop) {
     struct slot *slot = slot_of(item->sequence);
-    commit_rows(item, &w->state);
+    commit_rows(item);
     assert_int_equal(item->sequence->n_computed, item->to);
     if (item->is_sampled) commit_token(item, (uint32_t)below(w, N_WORDS));
     bool is_full = item->sequence->n_tokens == item->sequence->max_tokens &&
@@ -215,15 +270,10 @@ static void step(struct world *w) {
         n_live++;
         n_decoding += sequence_is_decoding(w->state.sequences[i]);
     }
-    plan_make(&w->plan, &w->state);
+    plan_make(&w->plan, &w->state, w->n_steps);
     check_plan(w, n_decoding, n_live);
     check_starts(w);
-    for (int i = 0; i < w->plan.n_copies; i++) {
-        assert_true(w->plan.copies[i].from != w->plan.copies[i].to);
-        memcpy(w->kv[w->plan.copies[i].to], w->kv[w->plan.copies[i].from], sizeof w->kv[0]);
-    }
-    commit_copies(&w->plan, &w->state);
-    w->n_copies += w->plan.n_copies;
+    make_copies(w);
     check_blocks(w);
     for (int i = 0; i < w->plan.n_items; i++) compute(w, &w->plan.items[i]);
     w->n_steps++;
@@ -273,10 +323,10 @@ static uint64_t seed_of_run(void) {
     return seed;
 }
 
-static void run_random(struct plan_limits limits, int n_blocks, bool has_index) {
+static void run_random(struct plan_limits limits, int n_blocks, int n_windowed, bool has_index) {
     static struct world w;
     int max_tokens = n_blocks * BLOCK_TOKENS < MAX_TOKENS ? n_blocks * BLOCK_TOKENS : MAX_TOKENS;
-    open_world(&w, seed_of_run(), limits, n_blocks, has_index);
+    open_groups(&w, seed_of_run(), limits, n_blocks, n_windowed, has_index);
     for (int i = 0; i < N_STEPS; i++) random_step(&w, max_tokens);
     print_message("%ld rows, %ld finished, %ld cancelled, %ld hits, %ld copies, %ld waits, %ld mixed, %ld full steps\n",
                   w.n_rows, w.n_finished, w.n_cancels, w.n_hits, w.n_copies, w.n_no_blocks, w.n_mixed, w.n_cut);
@@ -289,28 +339,34 @@ static void run_random(struct plan_limits limits, int n_blocks, bool has_index) 
 
 static void random_lives_with_a_prefix_cache(void **state) {
     (void)state;
-    run_random((struct plan_limits){MAX_SEQUENCES, 16, MAX_SEQUENCES + 2}, 20, true);
+    run_random(limits_of(MAX_SEQUENCES, 16, MAX_SEQUENCES + 2), 20, 0, true);
 }
 
 static void random_lives_without_one(void **state) {
     (void)state;
-    run_random((struct plan_limits){MAX_SEQUENCES, 16, MAX_SEQUENCES + 2}, 20, false);
+    run_random(limits_of(MAX_SEQUENCES, 16, MAX_SEQUENCES + 2), 20, 0, false);
 }
 
 static void random_lives_with_room_for_all(void **state) {
     (void)state;
-    run_random((struct plan_limits){MAX_SEQUENCES, 20, 40}, MAX_BLOCKS, true);
+    run_random(limits_of(MAX_SEQUENCES, 20, 40), MAX_BLOCKS, 0, true);
 }
 
 /* The pool holds one sequence's blocks and nothing else: what the cache holds must give way. */
 static void random_lives_in_the_smallest_pool(void **state) {
     (void)state;
-    run_random((struct plan_limits){3, 5, 3}, 8, true);
+    run_random(limits_of(3, 5, 3), 8, 0, true);
+}
+
+static void random_lives_with_a_windowed_group(void **state) {
+    (void)state;
+    run_random(limits_of(MAX_SEQUENCES, 16, MAX_SEQUENCES + 2), 24, 24, true);
+    run_random(limits_of(4, 8, 4), 24, 9, true);
 }
 
 static void random_lives_a_row_at_a_time(void **state) {
     (void)state;
-    run_random((struct plan_limits){4, 1, 4}, 20, true);
+    run_random(limits_of(4, 1, 4), 20, 0, true);
 }
 
 /* ---- single properties, where they can be read ---- */
@@ -320,16 +376,16 @@ static const uint32_t counting[MAX_TOKENS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 
 static void decode_goes_before_prompts(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){4, 8, 4}, MAX_BLOCKS, false);
+    open_world(&w, 1, limits_of(4, 8, 4), MAX_BLOCKS, false);
     struct slot *first = arrive(&w, counting, 4, 10, 4, false);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 1);
     assert_int_equal(w.plan.n_rows, 4);
     assert_int_equal(w.plan.n_logit_rows, 1);
-    commit_rows(&w.plan.items[0], &w.state);
+    commit_rows(&w.plan.items[0]);
     commit_token(&w.plan.items[0], 7);
     struct slot *second = arrive(&w, counting, 20, 1, 20, false), *third = arrive(&w, counting, 3, 1, 3, false);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 2);
     assert_ptr_equal(w.plan.items[0].sequence, &first->sequence);
     assert_true(w.plan.items[0].is_sampled && w.plan.items[0].from == 4 && w.plan.items[0].to == 5);
@@ -344,48 +400,63 @@ static void decode_goes_before_prompts(void **state) {
 static void nobody_overtakes_who_waits_for_blocks(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){4, 64, 4}, 6, false);
+    open_world(&w, 1, limits_of(4, 64, 4), 6, false);
     struct slot *first = arrive(&w, counting, 12, 4, 12, false); /* 4 of 6 blocks */
     struct slot *large = arrive(&w, counting, 12, 1, 12, false), *small = arrive(&w, counting, 4, 1, 4, false);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 1);
     assert_true(large->sequence.state == SEQ_WAITING && small->sequence.state == SEQ_WAITING);
     commit_retire(&first->sequence, &w.state);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 2);
     assert_ptr_equal(w.plan.items[0].sequence, &large->sequence);
     close_world(&w);
 }
 
+static void blocks_are_taken_as_rows_come(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, limits_of(1, 6, 1), 4, false);
+    struct slot *slot = arrive(&w, counting, 8, 2, 8, false);
+    plan_make(&w.plan, &w.state, w.n_steps);
+    assert_int_equal(slot->sequence.kv.n_blocks, 2);
+    commit_rows(&w.plan.items[0]);
+    plan_make(&w.plan, &w.state, w.n_steps);
+    assert_int_equal(slot->sequence.kv.n_blocks, 2);
+    commit_rows(&w.plan.items[0]);
+    commit_token(&w.plan.items[0], 1);
+    plan_make(&w.plan, &w.state, w.n_steps);
+    assert_int_equal(slot->sequence.kv.n_blocks, 3);
+    close_world(&w);
+}
+
+/* 4 computed positions fit into the only block. */
 static void the_last_token_is_never_run_and_needs_no_block(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){1, 64, 1}, 4, false);
-    struct slot *slot = arrive(&w, counting, 4, 1, 4, false); /* 4 computed positions: one block */
-    plan_make(&w.plan, &w.state);
-    assert_int_equal(slot->sequence.n_blocks, 1);
-    close_world(&w);
-    open_world(&w, 1, (struct plan_limits){1, 64, 1}, 4, false);
-    slot = arrive(&w, counting, 4, 2, 4, false);
-    plan_make(&w.plan, &w.state);
-    assert_int_equal(slot->sequence.n_blocks, 2);
-    close_world(&w);
+    for (int max_new = 1; max_new <= 2; max_new++) {
+        open_world(&w, 1, limits_of(1, 64, 1), 1, false);
+        struct slot *slot = arrive(&w, counting, 4, max_new, 4, false);
+        plan_make(&w.plan, &w.state, w.n_steps);
+        assert_int_equal(slot->sequence.state, max_new == 1 ? SEQ_RUNNING : SEQ_WAITING);
+        close_world(&w);
+    }
 }
 
 static void cancelled_ones_get_no_rows(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){3, 64, 3}, 12, true);
+    open_world(&w, 1, limits_of(3, 64, 3), 12, true);
     struct slot *waiting = arrive(&w, counting, 4, 2, 4, true);
     waiting->sequence.is_cancelled = true;
     struct slot *running = arrive(&w, counting, 4, 2, 4, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 1);
     assert_ptr_equal(w.plan.items[0].sequence, &running->sequence);
-    commit_rows(&w.plan.items[0], &w.state);
+    commit_rows(&w.plan.items[0]);
     commit_token(&w.plan.items[0], 1);
     running->sequence.is_cancelled = true;
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(w.plan.n_items, 0);
     assert_int_equal(waiting->sequence.state, SEQ_WAITING);
     close_world(&w);
@@ -394,31 +465,29 @@ static void cancelled_ones_get_no_rows(void **state) {
 static void a_second_turn_finds_the_first_ones_blocks(void **state) {
     (void)state;
     static struct world w;
-    open_world(&w, 1, (struct plan_limits){1, 64, 1}, 12, true);
+    open_world(&w, 1, limits_of(1, 64, 1), 12, true);
     struct slot *slot = arrive(&w, counting, 14, 0, 14, true);
-    plan_make(&w.plan, &w.state);
-    commit_rows(&w.plan.items[0], &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
+    commit_rows(&w.plan.items[0]);
     commit_retire(&slot->sequence, &w.state);
-    assert_int_equal(w.pool.n_reusable, 3);
+    assert_int_equal(pool_of(&w)->n_reusable, 3);
     slot = arrive(&w, counting, 20, 1, 20, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.n_cached_tokens, 12);
     assert_int_equal(w.plan.items[0].from, 12);
     commit_retire(&slot->sequence, &w.state);
     /* the same prompt: its last token is run again, its block copied, not written */
     slot = arrive(&w, counting, 12, 1, 12, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.n_cached_tokens, 11);
-    assert_int_equal(w.plan.n_copies, 1);
-    assert_true(w.plan.copies[0].to == slot->sequence.blocks[2]);
-    commit_copies(&w.plan, &w.state);
+    assert_true(slot->sequence.kv.has_copy);
+    assert_int_equal(slot->sequence.kv.copy_to, 2);
     commit_retire(&slot->sequence, &w.state);
     /* wanted logits are computed, whatever is cached */
     slot = arrive(&w, counting, 12, 1, 5, true);
-    plan_make(&w.plan, &w.state);
+    plan_make(&w.plan, &w.state, w.n_steps);
     assert_int_equal(slot->sequence.n_cached_tokens, 5);
     assert_int_equal(w.plan.items[0].logits_from, 5);
-    commit_copies(&w.plan, &w.state);
     close_world(&w);
 }
 
@@ -426,6 +495,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decode_goes_before_prompts),
         cmocka_unit_test(nobody_overtakes_who_waits_for_blocks),
+        cmocka_unit_test(blocks_are_taken_as_rows_come),
         cmocka_unit_test(the_last_token_is_never_run_and_needs_no_block),
         cmocka_unit_test(cancelled_ones_get_no_rows),
         cmocka_unit_test(a_second_turn_finds_the_first_ones_blocks),
@@ -433,6 +503,7 @@ int main(void) {
         cmocka_unit_test(random_lives_without_one),
         cmocka_unit_test(random_lives_with_room_for_all),
         cmocka_unit_test(random_lives_in_the_smallest_pool),
+        cmocka_unit_test(random_lives_with_a_windowed_group),
         cmocka_unit_test(random_lives_a_row_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,394 @@
+#include "api/api_call.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/api_response.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/sse.h"
+
+#define MAX_ANSWER_BYTES ((size_t)64 << 20)
+#define MAX_EVENT_BYTES ((size_t)1 << 20)
+#define MAX_HEAD_BYTES 4096
+#define SLOW_READER_BYTES ((size_t)256 << 10) /* pending from here on: tokens are not acknowledged */
+
+/* ---- life ---- */
+
+static void free_choices(struct api_prompt *prompt, int n) {
+    for (int i = 0; prompt->choices && i < n; i++) {
+        stop_match_deinit(&prompt->choices[i].stop);
+        str_deinit(&prompt->choices[i].text);
+    }
+    mem_free(prompt->choices);
+}
+
+static void free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices) {
+    for (int i = 0; i < n_prompts; i++) {
+        struct request *request = prompts[i].request;
+        if (request) mem_free(request->logprobs);
+        engine_client_free(&prompts[i].request);
+        free_choices(&prompts[i], n_choices);
+        mem_free(prompts[i].ids);
+        mem_free(prompts[i].own_text);
+    }
+    mem_free(prompts);
+}
+
+void api_call_close(struct api_call *call) {
+    struct api_server *api = call->api;
+    if (call->next) call->next->prev = call->prev;
+    if (call->prev)
+        call->prev->next = call->next;
+    else
+        api->calls = call->next;
+    api->n_calls--;
+    free_prompts(call->prompts, call->n_prompts, call->params.n);
+    api_params_deinit(&call->params);
+    str_deinit(&call->head);
+    json_decref(call->json);
+    mem_free(call);
+}
+
+static bool init_choices(struct api_call *call, struct api_prompt *prompt) {
+    unsigned flags = call->params.shows_special ? DETOKENIZER_SHOW_SPECIAL : 0;
+    prompt->choices = mem_alloc_array((size_t)call->params.n, sizeof *prompt->choices);
+    if (!prompt->choices) return false;
+    for (int i = 0; i < call->params.n; i++) {
+        struct api_choice *choice = &prompt->choices[i];
+        detokenizer_init(&choice->detokenizer, call->api->tokenizer, flags);
+        stop_match_init(&choice->stop, call->params.stops, call->params.n_stops, call->params.keeps_stop);
+        str_init(&choice->text, MAX_ANSWER_BYTES);
+    }
+    return true;
+}
+
+/* The client's own id if it gave a sound one. */
+static void set_id(struct api_call *call) {
+    const char *given = http_exchange_header(call->exchange, "x-request-id");
+    size_t n = given ? strlen(given) : 0;
+    bool is_sound = n >= 1 && n <= 128;
+    for (size_t i = 0; is_sound && i < n; i++)
+        is_sound = given[i] > ' ' && given[i] < 0x7f && given[i] != '"' && given[i] != '\\';
+    if (is_sound)
+        snprintf(call->id, sizeof call->id, "%s%s", call->response->id_prefix, given);
+    else
+        snprintf(call->id, sizeof call->id, "%s%016llx%08llx", call->response->id_prefix,
+                 (unsigned long long)api_server_random(call->api), (unsigned long long)call->api->n_requests);
+}
+
+static void on_gone(void *owner) {
+    struct api_call *call = owner;
+    call->exchange = NULL;
+    api_call_cancel(call);
+}
+
+struct api_call *api_call_open(struct api_server *api, struct http_exchange *exchange, json_t *json,
+                               const struct api_params *params, struct api_prompt *prompts, int n_prompts,
+                               const struct api_response *response, struct api_fault *fault) {
+    struct api_call *call = api->n_calls < api->options.max_calls ? mem_alloc(sizeof *call) : NULL;
+    bool has_memory = call != NULL;
+    if (call) {
+        *call = (struct api_call){.api = api,
+                                  .response = response,
+                                  .exchange = exchange,
+                                  .json = json,
+                                  .params = *params,
+                                  .prompts = prompts,
+                                  .n_prompts = n_prompts,
+                                  .kind = response == &chat_response ? API_CHAT : API_COMPLETION,
+                                  .key_idx = -1};
+        atomic_init(&call->is_gone, false);
+        str_init(&call->head, MAX_HEAD_BYTES);
+        for (int i = 0; i < n_prompts; i++) {
+            prompts[i].call = call;
+            has_memory = has_memory && init_choices(call, &prompts[i]);
+        }
+    }
+    if (!has_memory) {
+        if (api->n_calls >= api->options.max_calls) {
+            api_fault_set(fault, 429, "rate_limit_exceeded", NULL, "%d requests are open, which is the limit",
+                          api->options.max_calls);
+            fault->retry_after_s = 1;
+        } else {
+            api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
+        }
+        struct api_params unused = *params;
+        free_prompts(prompts, n_prompts, params->n);
+        api_params_deinit(&unused);
+        json_decref(json);
+        mem_free(call);
+        return NULL;
+    }
+    if (!call->params.has_seed) call->params.sampling.seed = api_server_random(api);
+    call->created_s = (int64_t)time(NULL);
+    call->received_ns = http_exchange_received_ns(exchange);
+    set_id(call);
+    call->next = api->calls;
+    if (api->calls) api->calls->prev = call;
+    api->calls = call;
+    api->n_calls++;
+    api->n_requests++;
+    http_exchange_on_gone(exchange, on_gone, call);
+    return call;
+}
+
+void api_call_start(struct api_call *call) {
+    call->parsed_ns = clock_now_ns();
+    if (tokenize_worker_push(call->api->worker, call)) BUG("more calls than the worker's queue holds");
+}
+
+/* ---- cancel ---- */
+
+static void cancel_prompt(struct api_prompt *prompt) {
+    if (prompt->state != PROMPT_ADMITTED) return;                                     /* its ADMITTED finds is_gone */
+    if (engine_client_cancel(prompt->call->api->engine, prompt->request->id)) return; /* api_call_tick tries again */
+}
+
+void api_call_cancel(struct api_call *call) {
+    atomic_store_explicit(&call->is_gone, true, memory_order_relaxed);
+    for (int i = 0; i < call->n_prompts; i++) cancel_prompt(&call->prompts[i]);
+}
+
+/* ---- replying ---- */
+
+int api_call_choice_idx(const struct api_prompt *prompt, int choice) {
+    return (int)(prompt - prompt->call->prompts) * prompt->call->params.n + choice;
+}
+
+struct api_usage api_call_usage(const struct api_call *call) {
+    struct api_usage usage = {0};
+    for (int i = 0; i < call->n_prompts; i++) {
+        const struct api_prompt *prompt = &call->prompts[i];
+        if (!prompt->request) continue;
+        usage.n_prompt += prompt->request->n_prompt;
+        usage.n_cached += prompt->request->stats.n_cached_tokens;
+        for (int c = 0; c < call->params.n; c++) usage.n_completion += prompt->choices[c].n_tokens;
+    }
+    return usage;
+}
+
+/* The exchange ends here, whatever of the call still runs. */
+static void end_exchange(struct api_call *call) {
+    http_exchange_on_gone(call->exchange, NULL, NULL);
+    call->exchange = NULL;
+}
+
+static void reply_fault(struct api_call *call) {
+    struct http_exchange *exchange = call->exchange;
+    struct str body;
+    if (!exchange) return;
+    end_exchange(call);
+    if (!http_exchange_is_started(exchange)) {
+        api_fault_reply(&call->fault, call->response->shape, exchange);
+        return;
+    }
+    str_init(&body, MAX_EVENT_BYTES);
+    if (!api_fault_write(&call->fault, call->response->shape, &body)) sse_send(exchange, NULL, body.ptr, body.n_bytes);
+    http_exchange_end(exchange);
+    str_deinit(&body);
+}
+
+static void fail_memory(struct api_call *call) {
+    api_fault_set(&call->fault, 503, "out_of_memory", NULL, "no memory for the answer");
+    api_call_cancel(call);
+    reply_fault(call);
+}
+
+static void send_event(struct api_call *call, enum status status, struct str *data) {
+    if (!status && call->exchange)
+        sse_send(call->exchange, NULL, data->ptr, data->n_bytes);
+    else if (status)
+        fail_memory(call);
+    str_deinit(data);
+}
+
+static void start_stream(struct api_call *call) {
+    if (!call->params.is_stream || !call->exchange || http_exchange_is_started(call->exchange)) return;
+    http_exchange_set_header(call->exchange, "X-Request-Id", call->id);
+    sse_start(call->exchange);
+}
+
+static void send_first(struct api_prompt *prompt, int choice) {
+    struct api_call *call = prompt->call;
+    if (prompt->choices[choice].has_started || !call->exchange) return;
+    prompt->choices[choice].has_started = true;
+    if (call->kind == API_COMPLETION && !call->has_echo) return;
+    struct str data;
+    str_init(&data, MAX_EVENT_BYTES);
+    send_event(call, call->response->write_first(call, prompt, choice, &data), &data);
+}
+
+/* Sends what has become certain of a choice's text. */
+static void send_piece(struct api_prompt *prompt, int choice, int token_idx) {
+    struct api_call *call = prompt->call;
+    struct str data;
+    bool has_news = prompt->choices[choice].text.n_bytes > 0 ||
+                    (token_idx >= 0 && (call->params.has_logprobs || call->params.returns_ids));
+    if (!call->params.is_stream || !call->exchange || !has_news) return;
+    send_first(prompt, choice);
+    if (!call->exchange) return;
+    str_init(&data, MAX_EVENT_BYTES);
+    send_event(call, call->response->write_piece(call, prompt, choice, token_idx, &data), &data);
+    str_clear(&prompt->choices[choice].text);
+}
+
+static void end_choice(struct api_prompt *prompt, int choice, const char *reason) {
+    struct api_call *call = prompt->call;
+    struct str data;
+    prompt->choices[choice].is_over = true;
+    prompt->choices[choice].finish_reason = reason;
+    if (!call->params.is_stream || !call->exchange) return;
+    send_first(prompt, choice);
+    if (!call->exchange) return;
+    str_init(&data, MAX_EVENT_BYTES);
+    send_event(call, call->response->write_end(call, prompt, choice, &data), &data);
+}
+
+static void finish_stream(struct api_call *call) {
+    struct str data;
+    if (call->params.has_usage_chunk) {
+        str_init(&data, MAX_EVENT_BYTES);
+        send_event(call, call->response->write_usage(call, &data), &data);
+        if (!call->exchange) return;
+    }
+    struct http_exchange *exchange = call->exchange;
+    end_exchange(call);
+    sse_send(exchange, NULL, "[DONE]", 6);
+    http_exchange_end(exchange);
+}
+
+static void finish_whole(struct api_call *call) {
+    struct http_exchange *exchange = call->exchange;
+    struct str body;
+    str_init(&body, 2 * MAX_ANSWER_BYTES);
+    if (call->response->write_whole(call, &body)) {
+        fail_memory(call);
+    } else {
+        end_exchange(call);
+        http_exchange_set_header(exchange, "X-Request-Id", call->id);
+        http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);
+    }
+    str_deinit(&body);
+}
+
+/* One prompt less is out. The last one ends the call. */
+static void come_home(struct api_prompt *prompt) {
+    struct api_call *call = prompt->call;
+    prompt->state = PROMPT_HOME;
+    if (++call->n_home < call->n_prompts) return;
+    if (call->exchange && call->fault.http_code)
+        reply_fault(call);
+    else if (call->exchange && call->params.is_stream)
+        finish_stream(call);
+    else if (call->exchange)
+        finish_whole(call);
+    api_call_close(call);
+}
+
+/* ---- what comes back ---- */
+
+void api_call_on_failure(struct api_call *call, int prompt_idx) {
+    if (prompt_idx >= 0) {
+        api_fault_from_status(&call->fault, STATUS_BUSY, NULL);
+        snprintf(call->fault.message, sizeof call->fault.message, "the engine's queue is full");
+        api_call_cancel(call);
+        come_home(&call->prompts[prompt_idx]);
+        return;
+    }
+    /* None of it reached the engine. */
+    call->n_home = call->n_prompts - 1;
+    come_home(&call->prompts[call->n_prompts - 1]);
+}
+
+static void on_token(struct api_prompt *prompt, const struct event *event) {
+    struct api_call *call = prompt->call;
+    struct api_choice *choice = &prompt->choices[event->choice];
+    struct str piece;
+    if (choice->is_over) return;
+    choice->n_tokens++;
+    str_init(&piece, MAX_EVENT_BYTES);
+    enum status status = detokenizer_push(&choice->detokenizer, (int32_t)event->token, &piece);
+    if (!status) status = stop_match_push(&choice->stop, piece.ptr, piece.n_bytes, &choice->text);
+    str_deinit(&piece);
+    if (status) {
+        fail_memory(call);
+        return;
+    }
+    send_piece(prompt, (int)event->choice, event->token_idx);
+    if (choice->stop.found < 0) return;
+    end_choice(prompt, (int)event->choice, "stop");
+    bool is_all_over = true;
+    for (int i = 0; i < call->params.n; i++) is_all_over &= prompt->choices[i].is_over;
+    if (is_all_over) cancel_prompt(prompt);
+}
+
+static void on_choice_finished(struct api_prompt *prompt, const struct event *event) {
+    struct api_call *call = prompt->call;
+    struct api_choice *choice = &prompt->choices[event->choice];
+    struct str tail;
+    if (choice->is_over) return;
+    str_init(&tail, MAX_EVENT_BYTES);
+    enum status status = detokenizer_finish(&choice->detokenizer, &tail);
+    if (!status) status = stop_match_push(&choice->stop, tail.ptr, tail.n_bytes, &choice->text);
+    if (!status) status = stop_match_finish(&choice->stop, &choice->text);
+    str_deinit(&tail);
+    if (status) {
+        fail_memory(call);
+        return;
+    }
+    if (event->reason == FINISH_CANCELLED && !call->fault.http_code)
+        api_fault_set(&call->fault, 503, "server_shutdown", NULL, "the server ended before the answer did");
+    if (event->reason == FINISH_UNREAD && call->exchange) {
+        struct http_exchange *exchange = call->exchange;
+        end_exchange(call);
+        http_exchange_abort(exchange); /* it did not read for so long: nothing more can be told */
+    }
+    /* A stop token is part of the count: the model made it. */
+    if (event->reason == FINISH_STOP) choice->n_tokens++;
+    send_piece(prompt, (int)event->choice, -1);
+    end_choice(prompt, (int)event->choice, event->reason == FINISH_LENGTH ? "length" : "stop");
+}
+
+/* The reader has what was sent, or will soon: the engine may go on. */
+static void acknowledge(struct api_prompt *prompt) {
+    struct api_call *call = prompt->call;
+    if (prompt->n_unacknowledged == 0 || prompt->state != PROMPT_ADMITTED) return;
+    if (call->exchange && http_exchange_n_pending(call->exchange) > SLOW_READER_BYTES) return;
+    engine_client_acknowledge(prompt->request, prompt->n_unacknowledged);
+    prompt->n_unacknowledged = 0;
+}
+
+void api_call_on_event(const struct event *event) {
+    struct api_prompt *prompt = event->owner;
+    struct api_call *call = prompt->call;
+    switch (event->kind) {
+    case EVENT_ADMITTED:
+        prompt->state = PROMPT_ADMITTED;
+        if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
+            cancel_prompt(prompt);
+        else
+            start_stream(call);
+        return;
+    case EVENT_REFUSED:
+        if (!call->fault.http_code) api_fault_from_status(&call->fault, event->status, &prompt->request->note);
+        api_call_cancel(call);
+        come_home(prompt);
+        return;
+    case EVENT_TOKEN:
+        prompt->n_unacknowledged++;
+        on_token(prompt, event);
+        acknowledge(prompt);
+        return;
+    case EVENT_CHOICE_FINISHED: on_choice_finished(prompt, event); return;
+    case EVENT_FINISHED: come_home(prompt); return;
+    }
+}
+
+void api_call_tick(struct api_call *call) {
+    for (int i = 0; i < call->n_prompts; i++) {
+        acknowledge(&call->prompts[i]);
+        if (atomic_load_explicit(&call->is_gone, memory_order_relaxed)) cancel_prompt(&call->prompts[i]);
+    }
+}

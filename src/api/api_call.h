@@ -1,0 +1,99 @@
+/* api_call: one request to the API from its bytes to the last byte of its answer.
+ *
+ * A chat has one prompt, a completion may have several; every prompt is a request of its own to the engine, with n
+ * choices. Life: opened by io; owned by the tokenize worker until each prompt has come back as a failure or by an event
+ * of the engine; freed by io when all prompts are home. When the client leaves, exchange becomes NULL and whatever
+ * still runs is cancelled; is_gone tells the worker. Thread: io, except what is said above. */
+#ifndef KVICK_API_API_CALL_H
+#define KVICK_API_API_CALL_H
+
+#include <stdatomic.h>
+
+#include "api/api_params.h"
+#include "api/api_server.h"
+#include "tokenizer/detokenizer.h"
+
+#define API_MAX_PROMPTS 64
+#define API_MAX_ID_BYTES 160
+
+/* One answer while it grows. */
+struct api_choice {
+    struct detokenizer detokenizer;
+    struct stop_match stop;
+    struct str text; /* what is certain; a stream keeps only what has not been sent */
+    int n_tokens;    /* until its end */
+    bool is_over;
+    const char *finish_reason; /* "stop", "length"; NULL while it runs */
+    bool has_started;          /* a stream's first chunk was sent */
+};
+
+enum api_prompt_state { PROMPT_PENDING, PROMPT_ADMITTED, PROMPT_HOME };
+
+struct api_prompt {
+    struct api_call *call;
+    enum api_prompt_state state;
+    /* What was asked: text, or ids when text is NULL. Text lies in the call's json unless own_text. */
+    const char *text;
+    size_t n_bytes;
+    char *own_text; /* mem; NULL: text is borrowed */
+    uint32_t *ids;  /* mem */
+    int n_ids;
+    struct request *request;    /* NULL until submitted */
+    struct api_choice *choices; /* [n] */
+    int n_unacknowledged;
+};
+
+struct api_response; /* how answers of this kind are written */
+
+struct api_call {
+    struct api_server *api;
+    struct api_call *next, *prev;
+    const struct api_response *response;
+    struct http_exchange *exchange; /* NULL: the client is gone, or has its answer */
+    atomic_bool is_gone;
+    json_t *json; /* params and prompts point into it */
+    struct api_params params;
+    enum api_kind kind;
+    bool has_echo;
+    struct api_prompt *prompts; /* [n_prompts] */
+    int n_prompts, n_home;
+    struct api_fault fault; /* the first one */
+    int key_idx;
+    char id[API_MAX_ID_BYTES];
+    int64_t created_s;
+    int64_t received_ns, parsed_ns;
+    struct str head; /* of a stream's chunks, up to the choices */
+};
+
+/* Takes the exchange. json: taken; params were read from it. prompts: taken (mem), [n_prompts]. NULL: no memory, or too
+ * many calls; fault is set, json and prompts are freed, the exchange is still the caller's. */
+WARN_UNUSED struct api_call *api_call_open(struct api_server *api, struct http_exchange *exchange, json_t *json,
+                                           const struct api_params *params, struct api_prompt *prompts, int n_prompts,
+                                           const struct api_response *response, struct api_fault *fault);
+
+/* To the worker. */
+void api_call_start(struct api_call *call);
+
+/* What came back. */
+void api_call_on_failure(struct api_call *call, int prompt_idx);
+void api_call_on_event(const struct event *event);
+
+/* Every 100 ms: readers that were slow may have caught up. */
+void api_call_tick(struct api_call *call);
+
+/* The server ends: whatever runs is cancelled. */
+void api_call_cancel(struct api_call *call);
+
+/* Frees it; nothing of it may run any more. */
+void api_call_close(struct api_call *call);
+
+/* Index of an answer among all of the call. */
+int api_call_choice_idx(const struct api_prompt *prompt, int choice);
+
+/* Sums over the prompts that are home. */
+struct api_usage {
+    int n_prompt, n_cached, n_completion;
+};
+struct api_usage api_call_usage(const struct api_call *call);
+
+#endif

@@ -1,0 +1,127 @@
+#include "api/api_response.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "engine/phase_stats.h"
+
+#define MAX_TOKEN_BYTES 65536
+#define LEAST_LOGPROB (-9999.0) /* JSON has no infinity; this is what OpenAI's servers say instead */
+
+static void write_phases(struct json_write *json, const struct phase_stats *stats) {
+    json_write_object(json);
+    for (int i = 0; i < N_PHASES; i++) {
+        char key[40];
+        snprintf(key, sizeof key, "%s_ms", phase_stats_name((enum phase)i));
+        json_write_field_real(json, key, (double)stats->part_ns[i] / 1e6);
+    }
+    json_write_field_real(json, "unaccounted_ms", (double)phase_stats_unaccounted_ns(stats) / 1e6);
+    json_write_field_real(json, "total_ms", phase_stats_ms(stats->received_ns, stats->finished_ns));
+    json_write_key(json, "ttft_ms");
+    if (stats->first_token_ns)
+        json_write_real(json, phase_stats_ms(stats->received_ns, stats->first_token_ns));
+    else
+        json_write_null(json);
+    json_write_field_int(json, "prefill_steps", stats->n_prefill_steps);
+    json_write_field_int(json, "preemptions", stats->n_preemptions);
+    json_write_field_real(json, "prefill_gflop", stats->prefill.flops / 1e9);
+    json_write_field_real(json, "decode_gflop", stats->decode.flops / 1e9);
+    json_write_field_real(json, "kv_bytes_written", stats->prefill.kv_bytes_written + stats->decode.kv_bytes_written);
+    json_write_end_object(json);
+}
+
+void api_response_write_usage(struct json_write *json, const struct api_call *call) {
+    struct api_usage usage = api_call_usage(call);
+    json_write_key(json, "usage");
+    json_write_object(json);
+    json_write_field_int(json, "prompt_tokens", usage.n_prompt);
+    json_write_field_int(json, "completion_tokens", usage.n_completion);
+    json_write_field_int(json, "total_tokens", usage.n_prompt + usage.n_completion);
+    json_write_key(json, "prompt_tokens_details");
+    json_write_object(json);
+    json_write_field_int(json, "cached_tokens", usage.n_cached);
+    json_write_end_object(json);
+    if (call->n_home == call->n_prompts && (call->params.wants_phases || call->api->options.returns_phases)) {
+        json_write_key(json, "kvick");
+        /* One prompt: its table; several: a list of tables. */
+        if (call->n_prompts > 1) json_write_array(json);
+        for (int i = 0; i < call->n_prompts; i++) write_phases(json, &call->prompts[i].request->stats);
+        if (call->n_prompts > 1) json_write_end_array(json);
+    }
+    json_write_end_object(json);
+}
+
+int api_response_n_told(const struct api_prompt *prompt, int choice) {
+    const struct request_choice *made = &prompt->request->choices[choice];
+    int n = made->n_new_tokens - (made->reason == FINISH_STOP);
+    return n < prompt->choices[choice].n_tokens ? n : prompt->choices[choice].n_tokens;
+}
+
+void api_response_write_ids(struct json_write *json, const char *key, const uint32_t *ids, int n) {
+    json_write_key(json, key);
+    json_write_array(json);
+    for (int i = 0; i < n; i++) json_write_int(json, ids[i]);
+    json_write_end_array(json);
+}
+
+void api_response_write_stop_reason(struct json_write *json, const struct api_choice *choice) {
+    json_write_key(json, "stop_reason");
+    if (choice->stop.found < 0) {
+        json_write_null(json);
+        return;
+    }
+    const struct stop_string *stop = &choice->stop.stops[choice->stop.found];
+    json_write_text(json, stop->ptr, stop->n_bytes);
+}
+
+enum status api_response_token_text(const struct api_call *call, uint32_t id, struct str *out) {
+    size_t n_bytes;
+    const char *text = tokenizer_text_of(call->api->tokenizer, (int32_t)id, &n_bytes);
+    str_clear(out);
+    for (size_t from = 0; text && from < n_bytes;) {
+        size_t n_valid = utf8_valid_prefix(text + from, n_bytes - from);
+        enum status status = str_append(out, text + from, n_valid);
+        from += n_valid;
+        if (!status && from < n_bytes) status = str_append_text(out, "\xef\xbf\xbd");
+        if (status) return status;
+        from += from < n_bytes;
+    }
+    return STATUS_OK;
+}
+
+static void write_token(struct json_write *json, const struct api_call *call, struct token_logprob logprob) {
+    struct str text;
+    size_t n_bytes;
+    const char *bytes = tokenizer_text_of(call->api->tokenizer, (int32_t)logprob.id, &n_bytes);
+    str_init(&text, MAX_TOKEN_BYTES);
+    if (api_response_token_text(call, logprob.id, &text)) json->status = STATUS_NOMEM;
+    json_write_key(json, "token");
+    json_write_text(json, text.ptr, text.n_bytes);
+    json_write_field_real(json, "logprob", isfinite(logprob.logprob) ? (double)logprob.logprob : LEAST_LOGPROB);
+    json_write_key(json, "bytes");
+    json_write_array(json);
+    for (size_t i = 0; bytes && i < n_bytes; i++) json_write_int(json, (unsigned char)bytes[i]);
+    json_write_end_array(json);
+    str_deinit(&text);
+}
+
+void api_response_write_logprob(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
+                                int choice, int token_idx) {
+    const struct request *request = prompt->request;
+    size_t n_each = (size_t)(1 + request->n_top_logprobs);
+    const struct token_logprob *own =
+        request->logprobs + ((size_t)choice * (size_t)request->max_new + (size_t)token_idx) * n_each;
+    json_write_object(json);
+    write_token(json, call, own[0]);
+    json_write_key(json, "top_logprobs");
+    json_write_array(json);
+    for (size_t i = 1; i < n_each; i++) {
+        json_write_object(json);
+        write_token(json, call, own[i]);
+        json_write_end_object(json);
+    }
+    json_write_end_array(json);
+    json_write_end_object(json);
+}

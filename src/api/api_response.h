@@ -1,0 +1,48 @@
+/* api_response: how the answers of one route are written; one implementation per shape of the wire.
+ *
+ * All write JSON into out. Errors are kept in out's writer and end the call. Thread: io. */
+#ifndef KVICK_API_API_RESPONSE_H
+#define KVICK_API_API_RESPONSE_H
+
+#include "api/api_call.h"
+#include "api/json_write.h"
+
+struct api_response {
+    const char *id_prefix;
+    enum api_shape shape;
+
+    /* The whole answer of a request that does not stream. */
+    enum status (*write_whole)(const struct api_call *call, struct str *out);
+
+    /* A stream: its first chunk per choice (NULL: none), one token's text, the end of a choice, and the last chunk with
+     * the usage. Each is one event's data. token_idx: -1 for text without a token. */
+    enum status (*write_first)(const struct api_call *call, const struct api_prompt *prompt, int choice,
+                               struct str *out);
+    enum status (*write_piece)(const struct api_call *call, const struct api_prompt *prompt, int choice, int token_idx,
+                               struct str *out);
+    enum status (*write_end)(const struct api_call *call, const struct api_prompt *prompt, int choice, struct str *out);
+    enum status (*write_usage)(const struct api_call *call, struct str *out);
+};
+
+extern const struct api_response chat_response, completion_response;
+
+/* "usage": {...} with the phases if they are wanted. */
+void api_response_write_usage(struct json_write *json, const struct api_call *call);
+
+/* Tokens of an answer that have text: a stop token at its end has none, and no place among the log-probabilities. */
+int api_response_n_told(const struct api_prompt *prompt, int choice);
+
+/* key: [ids] */
+void api_response_write_ids(struct json_write *json, const char *key, const uint32_t *ids, int n);
+
+/* "stop_reason": the stop string that ended the answer; null if it was a token or the limit. */
+void api_response_write_stop_reason(struct json_write *json, const struct api_choice *choice);
+
+/* {"token", "logprob", "bytes"[, "top_logprobs"]} of one token of the answer, in the form of chats. */
+void api_response_write_logprob(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
+                                int choice, int token_idx);
+
+/* The token's text as valid UTF-8, U+FFFD for what is none; out is cleared first. */
+WARN_UNUSED enum status api_response_token_text(const struct api_call *call, uint32_t id, struct str *out);
+
+#endif

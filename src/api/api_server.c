@@ -1,0 +1,180 @@
+#include "api/api_server.h"
+
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "api/api_call.h"
+#include "api/api_routes.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+#define TICK_MS 100
+
+enum status api_server_init(struct api_server *api, const struct api_options *options, struct status_note *note) {
+    *api = (struct api_server){.options = *options, .started_s = (int64_t)time(NULL)};
+    if (getrandom(api->random, sizeof api->random, 0) != (ssize_t)sizeof api->random)
+        return status_fail(note, STATUS_IO, "the system gives no random numbers");
+    return STATUS_OK;
+}
+
+void api_server_deinit(struct api_server *api) {
+    while (api->calls) api_call_close(api->calls);
+}
+
+void api_server_close(struct api_server *api) {
+    if (!api->worker) return;
+    tokenize_worker_stop(api->worker);
+    mem_free(api->worker);
+    api->worker = NULL;
+}
+
+uint64_t api_server_random(struct api_server *api) {
+    uint8_t digest[HASH_SHA256_BYTES];
+    uint64_t value;
+    api->random[1]++;
+    hash_sha256(api->random, sizeof api->random, NULL, 0, digest);
+    memcpy(&value, digest, sizeof value);
+    return value;
+}
+
+bool api_server_has_model(const struct api_server *api, const char *name, size_t n_bytes) {
+    for (int i = 0; i < api->options.n_model_names; i++)
+        if (strlen(api->options.model_names[i]) == n_bytes && memcmp(api->options.model_names[i], name, n_bytes) == 0)
+            return true;
+    return false;
+}
+
+/* ---- the loop's side of the engine ---- */
+
+static void take_failures(struct api_server *api) {
+    struct tokenize_failure failure;
+    do {
+        while (ring_pop(&api->worker->failures, &failure)) api_call_on_failure(failure.call, failure.prompt_idx);
+    } while (!ring_arm(&api->worker->failures));
+}
+
+static void take_events(struct api_server *api) {
+    struct ring *outbox = engine_outbox(api->engine);
+    struct event event;
+    do {
+        while (ring_pop(outbox, &event)) api_call_on_event(&event);
+    } while (!ring_arm(outbox));
+}
+
+static void on_failures(void *owner) {
+    struct api_server *api = owner;
+    ring_disarm(&api->worker->failures);
+    take_failures(api);
+}
+
+static void on_events(void *owner) {
+    struct api_server *api = owner;
+    ring_disarm(engine_outbox(api->engine));
+    take_events(api);
+}
+
+static void on_tick(void *owner) {
+    struct api_server *api = owner;
+    for (struct api_call *call = api->calls, *next; call; call = next) {
+        next = call->next;
+        api_call_tick(call);
+    }
+    if (api->state != API_DRAINING) return;
+    if (api->n_calls == 0 && http_server_n_exchanges(api->http) == 0) {
+        http_server_stop(api->http);
+    } else if (clock_now_ns() > api->drain_deadline_ns) {
+        for (struct api_call *call = api->calls; call; call = call->next) api_call_cancel(call);
+        api->drain_deadline_ns += 1000000000; /* then the loop ends with whatever is left */
+        if (api->n_calls == 0) http_server_stop(api->http);
+    }
+}
+
+enum status api_server_open(struct api_server *api, struct engine *engine, const struct tokenizer *tokenizer,
+                            const struct chat_template *chat_template, const char *chat_fault,
+                            struct status_note *note) {
+    api->engine = engine;
+    api->tokenizer = tokenizer;
+    api->chat_template = chat_template;
+    api->chat_fault = chat_fault;
+    api->worker = mem_alloc(sizeof *api->worker);
+    enum status status = api->worker ? STATUS_OK : STATUS_NOMEM;
+    if (!status) status = tokenize_worker_start(api->worker, api, api->options.max_calls);
+    if (!status) status = http_server_watch(api->http, api->worker->failures.event_fd, on_failures, api);
+    if (!status) status = http_server_watch(api->http, engine_outbox(engine)->event_fd, on_events, api);
+    if (!status) status = http_server_every(api->http, TICK_MS, on_tick, api);
+    if (status) return status_fail(note, status, "cannot start the API's threads");
+    take_failures(api); /* arms both rings */
+    take_events(api);
+    api->state = API_SERVING;
+    return STATUS_OK;
+}
+
+void api_server_drain(struct api_server *api) {
+    if (api->state == API_DRAINING) {
+        http_server_stop(api->http); /* asked a second time: at once */
+        return;
+    }
+    if (api->state == API_LOADING) http_server_stop(api->http);
+    api->state = API_DRAINING;
+    api->drain_deadline_ns = clock_now_ns() + (int64_t)api->options.drain_s * 1000000000;
+}
+
+/* ---- requests ---- */
+
+/* Open without a key: what probes and browsers' preflights ask. */
+static bool is_open(const char *method, const char *path) {
+    return strcmp(path, "/health") == 0 || strcmp(path, "/ping") == 0 || strcmp(method, "OPTIONS") == 0;
+}
+
+static void allow_origin(const struct api_server *api, struct http_exchange *exchange) {
+    if (!api->options.cors_origin) return;
+    http_exchange_set_header(exchange, "Access-Control-Allow-Origin", api->options.cors_origin);
+    http_exchange_set_header(exchange, "Access-Control-Expose-Headers", "X-Request-Id, Server-Timing, Retry-After");
+    http_exchange_set_header(exchange, "Vary", "Origin");
+}
+
+static void reply_preflight(const struct http_route *routes, int n_routes, struct http_exchange *exchange) {
+    char methods[64];
+    const char *headers = http_exchange_header(exchange, "Access-Control-Request-Headers");
+    http_routes_allowed(routes, n_routes, http_exchange_path(exchange), methods, sizeof methods);
+    http_exchange_set_header(exchange, "Access-Control-Allow-Methods", methods);
+    if (headers) http_exchange_set_header(exchange, "Access-Control-Allow-Headers", headers);
+    http_exchange_set_header(exchange, "Access-Control-Max-Age", "600");
+    http_exchange_reply(exchange, 204, NULL, "", 0);
+}
+
+void api_server_handle(void *owner, struct http_exchange *exchange) {
+    struct api_server *api = owner;
+    const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange), *parameter;
+    enum api_shape shape = strncmp(path, "/v1/messages", 12) == 0 ? API_ANTHROPIC : API_OPENAI;
+    const struct http_route *route = NULL;
+    struct api_fault fault = {0};
+    int n_routes, key_idx;
+    const struct http_route *routes = api_routes_table(&n_routes);
+    enum http_match match = http_routes_find(routes, n_routes, method, path, &route, &parameter);
+    char methods[64];
+    allow_origin(api, exchange);
+    if (match != HTTP_MATCH_NO_PATH && strcmp(method, "OPTIONS") == 0) {
+        reply_preflight(routes, n_routes, exchange);
+        return;
+    }
+    bool is_allowed = is_open(method, path) || api_auth_check(&api->auth, exchange, &key_idx, &fault);
+    if (is_allowed && match == HTTP_MATCH_NO_PATH) {
+        is_allowed = api_fault_set(&fault, 404, "not_found", NULL, "there is nothing at %.200s", path);
+    } else if (is_allowed && match == HTTP_MATCH_NO_METHOD) {
+        http_routes_allowed(routes, n_routes, path, methods, sizeof methods);
+        http_exchange_set_header(exchange, "Allow", methods);
+        is_allowed =
+            api_fault_set(&fault, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", path, methods, method);
+    } else if (is_allowed && api->state != API_SERVING && !is_open(method, path)) {
+        is_allowed = api_fault_set(&fault, 503, "not_ready", NULL, "the server is %s",
+                                   api->state == API_LOADING ? "loading its model" : "shutting down");
+        fault.retry_after_s = 1;
+    }
+    if (is_allowed)
+        route->handle(api, exchange, parameter);
+    else
+        api_fault_reply(&fault, shape, exchange);
+}

@@ -1,0 +1,70 @@
+/* api_server: what all requests of the API share, and the loop's side of the engine.
+ *
+ * Threads: io (the event loop; everything here unless said otherwise), tokenize (tokenize_worker), engine.
+ * Memory: max_calls calls at a time; later ones are refused with 429. */
+#ifndef KVICK_API_API_SERVER_H
+#define KVICK_API_API_SERVER_H
+
+#include "api/api_auth.h"
+#include "api/tokenize_worker.h"
+#include "chat/chat_template.h"
+#include "engine/engine_client.h"
+#include "http/http_server.h"
+#include "tokenizer/tokenizer.h"
+
+struct api_call;
+
+enum api_state { API_LOADING, API_SERVING, API_DRAINING };
+
+struct api_options {
+    const char *const *model_names; /* [n_model_names], the first one is told to clients */
+    int n_model_names;
+    int max_calls;           /* at a time, waiting ones included */
+    int drain_s;             /* how long running answers may go on after a stop */
+    const char *cors_origin; /* NULL: no other site's page may read replies */
+    bool logs_requests;
+    bool returns_phases; /* in every usage, not only on request */
+};
+
+struct api_server {
+    struct api_options options;
+    struct http_server *http;
+    struct engine *engine; /* NULL while loading */
+    const struct tokenizer *tokenizer;
+    const struct chat_template *chat_template; /* NULL: the model cannot chat */
+    const char *chat_fault;                    /* why not */
+    struct api_auth auth;
+    struct tokenize_worker *worker;
+    enum api_state state;
+    int64_t drain_deadline_ns;
+    int64_t started_s;   /* wall clock */
+    uint64_t random[2];  /* for ids and seeds */
+    uint64_t n_requests; /* ever */
+    int n_calls;
+    struct api_call *calls; /* all that are open */
+};
+
+WARN_UNUSED enum status api_server_init(struct api_server *api, const struct api_options *options,
+                                        struct status_note *note);
+
+/* First: nothing more goes to the engine. Last, when loop and engine are gone: frees what was still open. */
+void api_server_close(struct api_server *api);
+void api_server_deinit(struct api_server *api);
+
+/* The model is there: from now on /health is 200. Borrowed until deinit. */
+WARN_UNUSED enum status api_server_open(struct api_server *api, struct engine *engine,
+                                        const struct tokenizer *tokenizer, const struct chat_template *chat_template,
+                                        const char *chat_fault, struct status_note *note);
+
+/* http_handle_fn of the server. owner: the api_server. */
+void api_server_handle(void *owner, struct http_exchange *exchange);
+
+/* No new requests; the loop ends when the running ones have ended or drain_s have passed. */
+void api_server_drain(struct api_server *api);
+
+/* 64 bits that no client can guess. */
+uint64_t api_server_random(struct api_server *api);
+
+bool api_server_has_model(const struct api_server *api, const char *name, size_t n_bytes);
+
+#endif

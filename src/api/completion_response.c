@@ -1,0 +1,212 @@
+#include <math.h>
+#include <string.h>
+
+#include "api/api_response.h"
+
+/* The answers of /v1/completions.   Source: OpenAI's API with vLLM's additions. */
+
+#define MAX_TOKEN_BYTES 65536
+
+static void write_head(struct json_write *json, const struct api_call *call) {
+    json_write_object(json);
+    json_write_field_text(json, "id", call->id);
+    json_write_field_text(json, "object", "text_completion");
+    json_write_field_int(json, "created", call->created_s);
+    json_write_field_text(json, "model", call->api->options.model_names[0]);
+}
+
+static const struct token_logprob *logprobs_at(const struct request *request, int choice, int token_idx) {
+    return request->logprobs +
+           ((size_t)choice * (size_t)request->max_new + (size_t)token_idx) * (size_t)(1 + request->n_top_logprobs);
+}
+
+static void write_token_text(struct json_write *json, const struct api_call *call, uint32_t id, bool is_key) {
+    struct str text;
+    str_init(&text, MAX_TOKEN_BYTES);
+    if (api_response_token_text(call, id, &text)) json->status = STATUS_NOMEM;
+    json_write_text(json, text.ptr, text.n_bytes);
+    str_deinit(&text);
+    if (!is_key) return;
+    /* A text as a key: the colon takes the comma's place. */
+    if (!json->status) json->status = str_append(json->out, ":", 1);
+    json->needs_comma = false;
+}
+
+static double json_logprob(float logprob) {
+    return isfinite(logprob) ? (double)logprob : -9999.0;
+}
+
+/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of tokens [from, to) of an answer. */
+static void write_logprobs(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
+                           int choice, int from, int to) {
+    const struct request *request = prompt->request;
+    size_t offset = 0;
+    json_write_key(json, "logprobs");
+    if (!call->params.has_logprobs || !request->logprobs) {
+        json_write_null(json);
+        return;
+    }
+    json_write_object(json);
+    json_write_key(json, "tokens");
+    json_write_array(json);
+    for (int i = from; i < to; i++) write_token_text(json, call, logprobs_at(request, choice, i)->id, false);
+    json_write_end_array(json);
+    json_write_key(json, "token_logprobs");
+    json_write_array(json);
+    for (int i = from; i < to; i++) json_write_real(json, json_logprob(logprobs_at(request, choice, i)->logprob));
+    json_write_end_array(json);
+    json_write_key(json, "top_logprobs");
+    json_write_array(json);
+    for (int i = from; i < to; i++) {
+        const struct token_logprob *all = logprobs_at(request, choice, i);
+        json_write_object(json);
+        for (int t = 1; t <= request->n_top_logprobs; t++) {
+            write_token_text(json, call, all[t].id, true);
+            json_write_real(json, json_logprob(all[t].logprob));
+        }
+        json_write_end_object(json);
+    }
+    json_write_end_array(json);
+    json_write_key(json, "text_offset");
+    json_write_array(json);
+    for (int i = 0; i < to; i++) {
+        size_t n_bytes;
+        if (i >= from) json_write_int(json, (int64_t)offset);
+        tokenizer_text_of(call->api->tokenizer, (int32_t)logprobs_at(request, choice, i)->id, &n_bytes);
+        offset += n_bytes;
+    }
+    json_write_end_array(json);
+    json_write_end_object(json);
+}
+
+/* The prompt's own text in front of an answer, if it is wanted. */
+static enum status echo_into(const struct api_call *call, const struct api_prompt *prompt, struct str *text) {
+    struct detokenizer detokenizer;
+    enum status status = STATUS_OK;
+    if (!call->has_echo) return STATUS_OK;
+    if (prompt->text) return str_append(text, prompt->text, prompt->n_bytes);
+    detokenizer_init(&detokenizer, call->api->tokenizer, DETOKENIZER_AT_START | DETOKENIZER_SHOW_SPECIAL);
+    for (int i = 0; !status && i < prompt->n_ids; i++)
+        status = detokenizer_push(&detokenizer, (int32_t)prompt->ids[i], text);
+    return status ? status : detokenizer_finish(&detokenizer, text);
+}
+
+static void write_choice(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
+                         int idx) {
+    const struct api_choice *choice = &prompt->choices[idx];
+    const struct request *request = prompt->request;
+    struct str text;
+    str_init(&text, (size_t)128 << 20);
+    enum status status = echo_into(call, prompt, &text);
+    if (!status) status = str_append(&text, choice->text.ptr, choice->text.n_bytes);
+    if (status) json->status = status;
+    json_write_object(json);
+    json_write_field_int(json, "index", api_call_choice_idx(prompt, idx));
+    json_write_key(json, "text");
+    json_write_text(json, text.ptr, text.n_bytes);
+    str_deinit(&text);
+    int n_told = api_response_n_told(prompt, idx);
+    write_logprobs(json, call, prompt, idx, 0, n_told);
+    json_write_field_text(json, "finish_reason", choice->finish_reason);
+    api_response_write_stop_reason(json, choice);
+    if (call->params.returns_ids) {
+        api_response_write_ids(json, "token_ids", engine_client_answer(request, idx), n_told);
+        api_response_write_ids(json, "prompt_token_ids", request->tokens, request->n_prompt);
+    }
+    json_write_end_object(json);
+}
+
+static enum status write_whole(const struct api_call *call, struct str *out) {
+    struct json_write json;
+    json_write_init(&json, out);
+    write_head(&json, call);
+    json_write_key(&json, "choices");
+    json_write_array(&json);
+    for (int p = 0; p < call->n_prompts; p++)
+        for (int i = 0; i < call->params.n; i++) write_choice(&json, call, &call->prompts[p], i);
+    json_write_end_array(&json);
+    api_response_write_usage(&json, call);
+    json_write_end_object(&json);
+    return json_write_finish(&json);
+}
+
+/* One chunk: text, log-probabilities of one token (or none), and the end if there is one. */
+static enum status write_chunk(const struct api_call *call, const struct api_prompt *prompt, int idx,
+                               const struct str *text, int token_idx, const char *finish_reason, struct str *out) {
+    const struct api_choice *choice = &prompt->choices[idx];
+    struct json_write json;
+    json_write_init(&json, out);
+    write_head(&json, call);
+    json_write_key(&json, "choices");
+    json_write_array(&json);
+    json_write_object(&json);
+    json_write_field_int(&json, "index", api_call_choice_idx(prompt, idx));
+    json_write_key(&json, "text");
+    json_write_text(&json, text ? text->ptr : "", text ? text->n_bytes : 0);
+    if (token_idx >= 0)
+        write_logprobs(&json, call, prompt, idx, token_idx, token_idx + 1);
+    else
+        json_write_field_null(&json, "logprobs");
+    if (finish_reason) {
+        json_write_field_text(&json, "finish_reason", finish_reason);
+        api_response_write_stop_reason(&json, choice);
+    } else {
+        json_write_field_null(&json, "finish_reason");
+        json_write_field_null(&json, "stop_reason");
+    }
+    if (call->params.returns_ids) {
+        if (token_idx >= 0)
+            api_response_write_ids(&json, "token_ids", engine_client_answer(prompt->request, idx) + token_idx, 1);
+        if (token_idx == 0)
+            api_response_write_ids(&json, "prompt_token_ids", prompt->request->tokens, prompt->request->n_prompt);
+    }
+    json_write_end_object(&json);
+    json_write_end_array(&json);
+    if (call->params.has_continuous_usage)
+        api_response_write_usage(&json, call);
+    else if (call->params.has_usage_chunk)
+        json_write_field_null(&json, "usage");
+    json_write_end_object(&json);
+    return json_write_finish(&json);
+}
+
+/* The echo, before anything is computed. */
+static enum status write_first(const struct api_call *call, const struct api_prompt *prompt, int choice,
+                               struct str *out) {
+    struct str text;
+    str_init(&text, (size_t)64 << 20);
+    enum status status = echo_into(call, prompt, &text);
+    if (!status) status = write_chunk(call, prompt, choice, &text, -1, NULL, out);
+    str_deinit(&text);
+    return status;
+}
+
+static enum status write_piece(const struct api_call *call, const struct api_prompt *prompt, int choice, int token_idx,
+                               struct str *out) {
+    return write_chunk(call, prompt, choice, &prompt->choices[choice].text, token_idx, NULL, out);
+}
+
+static enum status write_end(const struct api_call *call, const struct api_prompt *prompt, int choice,
+                             struct str *out) {
+    return write_chunk(call, prompt, choice, NULL, -1, prompt->choices[choice].finish_reason, out);
+}
+
+static enum status write_usage(const struct api_call *call, struct str *out) {
+    struct json_write json;
+    json_write_init(&json, out);
+    write_head(&json, call);
+    json_write_key(&json, "choices");
+    json_write_array(&json);
+    json_write_end_array(&json);
+    api_response_write_usage(&json, call);
+    json_write_end_object(&json);
+    return json_write_finish(&json);
+}
+
+const struct api_response completion_response = {.id_prefix = "cmpl-",
+                                                 .shape = API_OPENAI,
+                                                 .write_whole = write_whole,
+                                                 .write_first = write_first,
+                                                 .write_piece = write_piece,
+                                                 .write_end = write_end,
+                                                 .write_usage = write_usage};

@@ -1,0 +1,118 @@
+#include "api/json_read.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Depth of brackets outside of strings, before a recursive parser sees them. */
+static bool is_too_deep(const char *body, size_t n_bytes) {
+    int depth = 0;
+    bool in_text = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char c = body[i];
+        if (in_text) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_text = false;
+        } else if (c == '"') {
+            in_text = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > JSON_READ_MAX_DEPTH) return true;
+        } else if (c == '}' || c == ']') {
+            depth--;
+        }
+    }
+    return false;
+}
+
+json_t *json_read_object(const char *body, size_t n_bytes, struct api_fault *fault) {
+    json_error_t error;
+    if (n_bytes == 0) {
+        api_fault_set(fault, 400, NULL, NULL, "the body is empty; a JSON object is expected");
+        return NULL;
+    }
+    if (is_too_deep(body, n_bytes)) {
+        api_fault_set(fault, 400, NULL, NULL, "the body is nested deeper than %d levels", JSON_READ_MAX_DEPTH);
+        return NULL;
+    }
+    json_t *root = json_loadb(body, n_bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!root) {
+        api_fault_set(fault, 400, NULL, NULL, "the body is no valid JSON: %s (line %d, column %d)", error.text,
+                      error.line, error.column);
+        return NULL;
+    }
+    if (json_is_object(root)) return root;
+    api_fault_set(fault, 400, NULL, NULL, "the body is %s; a JSON object is expected", json_read_type(root));
+    json_decref(root);
+    return NULL;
+}
+
+const char *json_read_type(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "a list";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: return "a number";
+    case JSON_REAL: return "a number with a fraction";
+    case JSON_TRUE:
+    case JSON_FALSE: return "true or false";
+    case JSON_NULL: return "null";
+    }
+    return "nothing known";
+}
+
+const json_t *json_read_field(const json_t *object, const char *name) {
+    const json_t *value = json_object_get(object, name);
+    return value && !json_is_null(value) ? value : NULL;
+}
+
+bool json_read_int(const json_t *object, const char *name, int64_t min, int64_t max, int64_t *value,
+                   struct api_fault *fault) {
+    const json_t *field = json_read_field(object, name);
+    if (!field) return true;
+    if (!json_is_integer(field))
+        return api_fault_set(fault, 400, NULL, name, "'%s' must be a whole number, not %s", name,
+                             json_read_type(field));
+    json_int_t number = json_integer_value(field);
+    if (number < min || number > max)
+        return api_fault_set(fault, 400, NULL, name, "'%s' is %lld, which is not within %lld..%lld", name,
+                             (long long)number, (long long)min, (long long)max);
+    *value = number;
+    return true;
+}
+
+bool json_read_real(const json_t *object, const char *name, double min, double max, double *value,
+                    struct api_fault *fault) {
+    const json_t *field = json_read_field(object, name);
+    if (!field) return true;
+    if (!json_is_number(field))
+        return api_fault_set(fault, 400, NULL, name, "'%s' must be a number, not %s", name, json_read_type(field));
+    double number = json_number_value(field);
+    if (!(number >= min && number <= max))
+        return api_fault_set(fault, 400, NULL, name, "'%s' is %g, which is not within %g..%g", name, number, min, max);
+    *value = number;
+    return true;
+}
+
+bool json_read_flag(const json_t *object, const char *name, bool *value, struct api_fault *fault) {
+    const json_t *field = json_read_field(object, name);
+    if (!field) return true;
+    if (!json_is_boolean(field))
+        return api_fault_set(fault, 400, NULL, name, "'%s' must be true or false, not %s", name, json_read_type(field));
+    *value = json_is_true(field);
+    return true;
+}
+
+bool json_read_text(const json_t *object, const char *name, size_t max_bytes, const char **text, size_t *n_bytes,
+                    struct api_fault *fault) {
+    const json_t *field = json_read_field(object, name);
+    if (!field) return true;
+    if (!json_is_string(field))
+        return api_fault_set(fault, 400, NULL, name, "'%s' must be a string, not %s", name, json_read_type(field));
+    if (json_string_length(field) > max_bytes)
+        return api_fault_set(fault, 400, NULL, name, "'%s' has %zu bytes, at most %zu are taken", name,
+                             json_string_length(field), max_bytes);
+    *text = json_string_value(field);
+    *n_bytes = json_string_length(field);
+    return true;
+}

@@ -1,0 +1,196 @@
+#include "api/tokenize_worker.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "api/api_call.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "chat/chat_prompt.h"
+
+/* ---- text to ids ---- */
+
+static bool wall_clock(int64_t *out_now_s) {
+    struct tm tm;
+    time_t now = time(NULL);
+    if (!localtime_r(&now, &tm)) return false;
+    *out_now_s = (int64_t)now + tm.tm_gmtoff;
+    return true;
+}
+
+/* Fills prompt->ids. A chat's prompt is the request itself. */
+static enum status encode(const struct api_call *call, struct api_prompt *prompt, int64_t *out_rendered_ns,
+                          struct status_note *note) {
+    const struct api_server *api = call->api;
+    struct id_list ids;
+    int64_t now_s = 0;
+    enum status status = STATUS_OK;
+    if (!prompt->text) return STATUS_OK;
+    id_list_init(&ids, (size_t)engine_max_context(api->engine) * 4 + 1024); /* far past the limit is no count */
+    if (call->kind == API_CHAT) {
+        if (!wall_clock(&now_s)) status = status_fail(note, STATUS_IO, "the wall clock cannot be read");
+        if (!status)
+            status = chat_prompt_encode(api->chat_template, api->tokenizer, prompt->text, prompt->n_bytes, now_s, &ids,
+                                        out_rendered_ns, note);
+    } else {
+        unsigned flags = TOKENIZER_PARSE_SPECIAL | (tokenizer_adds_bos(api->tokenizer) ? TOKENIZER_ADD_BOS : 0);
+        status = tokenizer_encode(api->tokenizer, prompt->text, prompt->n_bytes, flags, &ids, note);
+    }
+    if (!status) {
+        prompt->n_ids = (int)ids.n_ids;
+        prompt->ids = (uint32_t *)id_list_take(&ids);
+        if (!prompt->ids && prompt->n_ids) status = status_fail(note, STATUS_NOMEM, "no memory for the prompt");
+    }
+    id_list_deinit(&ids);
+    return status;
+}
+
+/* ---- ids to a request of the engine ---- */
+
+/* How many tokens the answer may have; false: fault is set. */
+static bool find_room(const struct api_call *call, const struct api_prompt *prompt, int *out_max_new,
+                      struct api_fault *fault) {
+    int max_context = engine_max_context(call->api->engine), room = max_context - prompt->n_ids;
+    int64_t wanted = call->params.max_tokens;
+    if (prompt->n_ids == 0)
+        return api_fault_set(fault, 400, NULL, "prompt", "the prompt has no tokens and the model wants none in front");
+    if (room < 1 || wanted > room)
+        return api_fault_set(fault, 400, "context_length_exceeded", call->kind == API_CHAT ? "messages" : "prompt",
+                             "the context holds %d tokens; the prompt has %d and the answer may have %lld", max_context,
+                             prompt->n_ids, (long long)(wanted < 0 ? 1 : wanted));
+    *out_max_new = wanted < 0 ? room : (int)wanted;
+    return true;
+}
+
+static void set_stop_tokens(const struct api_call *call, struct request *request) {
+    const struct tokenizer *tokenizer = call->api->tokenizer;
+    int n_vocab = tokenizer_n_vocab(tokenizer);
+    for (int id = 0; id < n_vocab && request->n_stop_tokens < REQUEST_MAX_STOP_TOKENS / 2; id++)
+        if (tokenizer_is_end_of_generation(tokenizer, id))
+            request->stop_tokens[request->n_stop_tokens++] = (uint32_t)id;
+    request->n_end_tokens = request->n_stop_tokens;
+    for (int i = 0; i < call->params.n_stop_ids; i++)
+        request->stop_tokens[request->n_stop_tokens++] = call->params.stop_ids[i];
+}
+
+/* Tenants must not meet: the key is part of the salt. */
+static void set_salt(const struct api_call *call, struct request *request) {
+    uint32_t key_idx = (uint32_t)(call->key_idx + 1);
+    if (!call->params.salt && call->key_idx < 0) return;
+    hash_sha256(&key_idx, sizeof key_idx, call->params.salt, call->params.salt ? call->params.n_salt : 0,
+                request->salt.bytes);
+}
+
+static bool make_request(struct api_call *call, struct api_prompt *prompt, struct api_fault *fault) {
+    const struct api_params *params = &call->params;
+    int max_new = 0;
+    if (!find_room(call, prompt, &max_new, fault)) return false;
+    struct request *request = engine_client_make_choices(prompt->ids, prompt->n_ids, max_new, params->n);
+    if (!request) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for %d tokens", prompt->n_ids);
+    prompt->request = request;
+    request->owner = prompt;
+    request->sampling = params->sampling;
+    request->min_new = params->min_tokens < max_new ? (int)params->min_tokens : max_new;
+    request->ignore_eos = params->ignore_eos;
+    request->has_cache = !params->has_cache_off;
+    request->class_ = params->class_;
+    request->priority = params->priority;
+    request->tenant_id = (uint64_t)(call->key_idx + 1);
+    request->max_unread = 256;
+    request->max_blocked_ns = 30000000000;
+    set_stop_tokens(call, request);
+    set_salt(call, request);
+    if (params->has_logprobs && max_new > 0) {
+        size_t n = (size_t)params->n * (size_t)max_new * (size_t)(1 + params->n_top_logprobs);
+        request->n_top_logprobs = params->n_top_logprobs;
+        request->logprobs = mem_alloc_array(n, sizeof *request->logprobs);
+        if (!request->logprobs)
+            return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the log-probabilities");
+    }
+    return true;
+}
+
+/* ---- the thread ---- */
+
+static void add_spans(const struct api_call *call, struct request *request, int64_t begin_ns, int64_t rendered_ns,
+                      int64_t end_ns) {
+    struct phase_stats *stats = &request->stats;
+    stats->received_ns = call->received_ns;
+    phase_stats_add(stats, PHASE_PREPROCESS, call->received_ns, call->parsed_ns);
+    phase_stats_add(stats, PHASE_QUEUE, call->parsed_ns, begin_ns); /* behind other texts */
+    if (rendered_ns) phase_stats_add(stats, PHASE_TEMPLATE, begin_ns, rendered_ns);
+    phase_stats_add(stats, PHASE_TOKENIZE, rendered_ns ? rendered_ns : begin_ns, end_ns);
+}
+
+static void report(struct tokenize_worker *worker, struct api_call *call, int prompt_idx) {
+    struct tokenize_failure failure = {call, prompt_idx};
+    if (ring_push(&worker->failures, &failure)) BUG("more failures than prompts");
+}
+
+static bool encode_all(struct api_call *call) {
+    for (int i = 0; i < call->n_prompts; i++) {
+        struct api_prompt *prompt = &call->prompts[i];
+        struct status_note note = {0};
+        int64_t begin_ns = clock_now_ns(), rendered_ns = 0;
+        if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
+            return api_fault_set(&call->fault, 499, NULL, NULL, "the client is gone");
+        enum status status = encode(call, prompt, &rendered_ns, &note);
+        if (status) {
+            api_fault_from_status(&call->fault, status, &note);
+            return false;
+        }
+        if (!make_request(call, prompt, &call->fault)) return false;
+        add_spans(call, prompt->request, begin_ns, rendered_ns, clock_now_ns());
+    }
+    return true;
+}
+
+/* Nothing of a call runs unless all of it can be asked. */
+static void take_call(struct tokenize_worker *worker, struct api_call *call) {
+    if (!encode_all(call)) {
+        report(worker, call, -1);
+        return;
+    }
+    int n_prompts = call->n_prompts;
+    for (int i = 0; i < n_prompts; i++) {
+        /* Once the last prompt is submitted the call may be gone. */
+        enum status status = engine_client_submit(worker->api->engine, call->prompts[i].request);
+        if (status) report(worker, call, i);
+    }
+}
+
+static void worker_main(void *arg) {
+    struct tokenize_worker *worker = arg;
+    struct api_call *call;
+    for (;;) {
+        ring_wait(&worker->calls, -1);
+        while (ring_pop(&worker->calls, &call)) {
+            if (!call) return;
+            take_call(worker, call);
+        }
+    }
+}
+
+enum status tokenize_worker_start(struct tokenize_worker *worker, struct api_server *api, int max_calls) {
+    *worker = (struct tokenize_worker){.api = api, .calls.event_fd = -1, .failures.event_fd = -1};
+    enum status status = ring_init(&worker->calls, sizeof(struct api_call *), (size_t)max_calls + 1);
+    if (!status)
+        status = ring_init(&worker->failures, sizeof(struct tokenize_failure), (size_t)max_calls * API_MAX_PROMPTS);
+    if (!status) status = thread_start(&worker->thread, "tokenize", worker_main, worker);
+    if (!status) return STATUS_OK;
+    ring_deinit(&worker->calls);
+    ring_deinit(&worker->failures);
+    return status;
+}
+
+void tokenize_worker_stop(struct tokenize_worker *worker) {
+    struct api_call *end = NULL;
+    while (ring_push(&worker->calls, &end)) thread_sleep_ms(1);
+    thread_join(&worker->thread);
+    ring_deinit(&worker->calls);
+    ring_deinit(&worker->failures);
+}
+
+enum status tokenize_worker_push(struct tokenize_worker *worker, struct api_call *call) {
+    return ring_push(&worker->calls, &call);
+}

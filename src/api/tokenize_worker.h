@@ -1,0 +1,34 @@
+/* tokenize_worker: the thread that renders chats, makes token ids and hands requests to the engine: the last that sees
+ * their text before the answer.
+ *
+ * Thread: io pushes calls and takes those that failed; the worker owns a call in between (see api_call.h). */
+#ifndef KVICK_API_TOKENIZE_WORKER_H
+#define KVICK_API_TOKENIZE_WORKER_H
+
+#include "base/ring.h"
+#include "base/thread.h"
+
+struct api_call;
+struct api_server;
+
+/* A call, or one of its prompts (prompt_idx >= 0), that did not reach the engine; its fault tells why. */
+struct tokenize_failure {
+    struct api_call *call;
+    int prompt_idx;
+};
+
+struct tokenize_worker {
+    struct api_server *api;
+    struct thread thread;
+    struct ring calls;    /* struct api_call *; NULL ends the thread */
+    struct ring failures; /* struct tokenize_failure */
+};
+
+/* max_calls: at a time. Errors: STATUS_NOMEM, STATUS_LIMIT. */
+WARN_UNUSED enum status tokenize_worker_start(struct tokenize_worker *worker, struct api_server *api, int max_calls);
+void tokenize_worker_stop(struct tokenize_worker *worker);
+
+/* Gives the call away. Errors: STATUS_LIMIT. */
+WARN_UNUSED enum status tokenize_worker_push(struct tokenize_worker *worker, struct api_call *call);
+
+#endif

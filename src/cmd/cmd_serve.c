@@ -1,0 +1,201 @@
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/api_server.h"
+#include "base/log.h"
+#include "base/ring.h"
+#include "base/thread.h"
+#include "cmd/cmd.h"
+#include "cmd/cmd_chat.h"
+#include "cmd/cmd_engine.h"
+
+#define MAX_BODY_BYTES ((size_t)16 << 20)
+#define MAX_CONNECTIONS 1024
+#define IDLE_S 60
+#define FULL_SESSIONS 4 /* that many requests of the longest kind fit beside each other */
+
+struct serve {
+    const struct options *options;
+    struct cmd_engine model;
+    struct tokenizer *tokenizer;
+    struct chat_template *chat_template; /* NULL: the model cannot chat */
+    struct status_note chat_note;
+    struct http_server *http;
+    struct api_server api;
+    const char *model_names[OPTIONS_MAX_LIST];
+    char default_name[CMD_MODEL_MAX_PATH_BYTES];
+    int port;
+    struct thread loader;
+    bool is_loading; /* the loader is to be joined */
+    struct ring is_loaded;
+    enum status status; /* of loading */
+    struct status_note note;
+};
+
+/* The file's name without folders and ".gguf". */
+static void set_default_name(struct serve *serve) {
+    const char *slash = strrchr(serve->model.path, '/');
+    snprintf(serve->default_name, sizeof serve->default_name, "%s", slash ? slash + 1 : serve->model.path);
+    size_t n = strlen(serve->default_name);
+    if (n > 5 && strcmp(serve->default_name + n - 5, ".gguf") == 0) serve->default_name[n - 5] = 0;
+}
+
+static enum status add_keys(struct serve *serve, struct status_note *note) {
+    for (int i = 0; i < serve->options->api_key.n_items; i++) {
+        enum status status = api_auth_add(&serve->api.auth, serve->options->api_key.items[i]);
+        if (status)
+            return status_fail(note, status, "--api-key: %s",
+                               status == STATUS_LIMIT ? "too many keys" : "a key must not be empty");
+    }
+    return STATUS_OK;
+}
+
+static enum status open_api(struct serve *serve, struct status_note *note) {
+    const struct options *options = serve->options;
+    struct api_options api = {.model_names = serve->model_names,
+                              .n_model_names = options->served_model_name.n_items,
+                              .max_calls = (int)options->max_num_seqs * 4,
+                              .drain_s = (int)options->shutdown_timeout,
+                              .cors_origin = options->cors_origin};
+    for (int i = 0; i < options->served_model_name.n_items; i++)
+        serve->model_names[i] = options->served_model_name.items[i];
+    set_default_name(serve);
+    if (api.n_model_names == 0) serve->model_names[api.n_model_names++] = serve->default_name;
+    enum status status = api_server_init(&serve->api, &api, note);
+    return status ? status : add_keys(serve, note);
+}
+
+static void on_stop(void *owner) {
+    struct serve *serve = owner;
+    api_server_drain(&serve->api);
+    http_server_stop_listening(serve->http);
+}
+
+static void on_reload(void *owner) {
+    struct serve *serve = owner;
+    struct status_note note;
+    if (serve->options->ssl_certfile && http_server_reload_tls(serve->http, &note))
+        log_line(LOG_WARN, "certificates were not read again: %s", note.text);
+}
+
+static enum status open_http(struct serve *serve, struct status_note *note) {
+    const struct options *options = serve->options;
+    struct http_limits limits = {MAX_CONNECTIONS, MAX_BODY_BYTES, IDLE_S};
+    struct http_tls tls = {options->ssl_certfile, options->ssl_keyfile};
+    enum status status = http_server_create(&serve->http, &limits, &tls, api_server_handle, &serve->api, note);
+    if (!status) status = http_server_listen(serve->http, options->host, (int)options->port, &serve->port, note);
+    if (!status && (http_server_on_signal(serve->http, SIGTERM, on_stop, serve) ||
+                    http_server_on_signal(serve->http, SIGINT, on_stop, serve) ||
+                    http_server_on_signal(serve->http, SIGHUP, on_reload, serve)))
+        status = status_fail(note, STATUS_NOMEM, "cannot wait for signals");
+    serve->api.http = serve->http;
+    return status;
+}
+
+/* On a thread of its own, so that /health answers meanwhile. */
+static void load_main(void *owner) {
+    struct serve *serve = owner;
+    char done = 1;
+    enum status status = cmd_engine_begin(&serve->model, &serve->note);
+    if (!status) status = tokenizer_open(&serve->tokenizer, serve->model.gguf, &serve->note);
+    /* Without a template the model still completes texts; a chat is told why it cannot. */
+    if (!status && cmd_chat_template(serve->model.gguf, &serve->chat_template, &serve->chat_note))
+        serve->chat_template = NULL;
+    if (!status) status = cmd_engine_await(&serve->model, &serve->note);
+    serve->status = status;
+    if (ring_push(&serve->is_loaded, &done)) BUG("cannot say that the model is loaded");
+}
+
+static void say_ready(const struct serve *serve);
+
+static void on_loaded(void *owner) {
+    struct serve *serve = owner;
+    char done;
+    ring_disarm(&serve->is_loaded);
+    if (!ring_pop(&serve->is_loaded, &done)) return;
+    if (!serve->status)
+        serve->status = api_server_open(&serve->api, serve->model.engine, serve->tokenizer, serve->chat_template,
+                                        serve->chat_note.text, &serve->note);
+    if (serve->status)
+        http_server_stop(serve->http);
+    else
+        say_ready(serve);
+}
+
+static enum status start_loading(struct serve *serve, struct status_note *note) {
+    enum status status = ring_init(&serve->is_loaded, 1, 1);
+    if (!status) status = http_server_watch(serve->http, serve->is_loaded.event_fd, on_loaded, serve);
+    if (!status && !ring_arm(&serve->is_loaded)) BUG("loaded before it began");
+    if (!status) status = thread_start(&serve->loader, "load", load_main, serve);
+    if (status) return status_fail(note, status, "cannot start loading the model");
+    serve->is_loading = true;
+    return STATUS_OK;
+}
+
+static void say_ready(const struct serve *serve) {
+    const struct options *options = serve->options;
+    bool is_loopback = strcmp(options->host, "127.0.0.1") == 0 || strcmp(options->host, "localhost") == 0 ||
+                       strcmp(options->host, "::1") == 0;
+    printf("model    %s, %.0f MB packed\n", serve->model.path, (double)engine_weight_bytes(serve->model.engine) / 1e6);
+    printf("KV cache %.0f MB, %s; one request may have %d tokens, %ld requests run at a time\n",
+           (double)engine_kv_bytes(serve->model.engine) / 1e6, options->kv_cache_dtype,
+           engine_max_context(serve->model.engine), options->max_num_seqs);
+    printf("prefix cache %s: blocks of %ld tokens, so a shared beginning helps from %ld tokens on\n",
+           options->no_prefix_cache ? "off" : "on", options->block_tokens, options->block_tokens + 1);
+    printf("listening on %s://%s:%d as %s\n", options->ssl_certfile ? "https" : "http", options->host, serve->port,
+           serve->model_names[0]);
+    fflush(stdout);
+    if (!is_loopback && options->api_key.n_items == 0)
+        log_line(LOG_WARN, "%s is not loopback and there is no --api-key: everybody who reaches it may ask",
+                 options->host);
+}
+
+static void close_all(struct serve *serve) {
+    if (serve->is_loading) thread_join(&serve->loader);
+    api_server_close(&serve->api);
+    http_server_destroy(&serve->http);
+    chat_template_destroy(&serve->chat_template);
+    tokenizer_close(&serve->tokenizer);
+    cmd_engine_close(&serve->model);
+    api_server_deinit(&serve->api);
+    ring_deinit(&serve->is_loaded);
+}
+
+static int check_usage(const struct options *options, struct status_note *note) {
+    if (cmd_engine_check(options, note)) return 1;
+    if (options->port < 0 || options->port > 65535)
+        status_fail(note, STATUS_INVALID, "--port: %ld is not within 0..65535", options->port);
+    else if (options->max_num_seqs < 1 || options->max_num_seqs > 4096)
+        status_fail(note, STATUS_INVALID, "--max-num-seqs: %ld is not within 1..4096", options->max_num_seqs);
+    else if (!options->ssl_certfile != !options->ssl_keyfile)
+        status_fail(note, STATUS_INVALID, "--ssl-certfile and --ssl-keyfile belong together");
+    else if (options->shutdown_timeout < 0 || options->shutdown_timeout > 86400)
+        status_fail(note, STATUS_INVALID, "--shutdown-timeout: %ld is not within 0..86400", options->shutdown_timeout);
+    else
+        return 0;
+    return 1;
+}
+
+int cmd_serve(const struct options *options, int n_words, const char **words) {
+    struct serve serve = {.options = options};
+    struct status_note note = {0};
+    if (n_words != 1) return cmd_usage("serve", "one model is expected, %d were given", n_words);
+    if (check_usage(options, &note)) return cmd_usage("serve", "%s", note.text);
+    struct options engine_options = *options;
+    engine_options.context = options->max_model_len;
+    struct cmd_engine_needs needs = {.max_sequences = (int)options->max_num_seqs, .n_full = FULL_SESSIONS};
+    enum status status = cmd_engine_open_file(&serve.model, words[0], &engine_options, &needs, &note);
+    if (status) return cmd_fail(NULL, status, &note);
+    status = open_api(&serve, &note);
+    if (!status) status = open_http(&serve, &note);
+    if (!status) status = start_loading(&serve, &note);
+    if (!status) {
+        http_server_run(serve.http);
+        if (serve.status) note = serve.note;
+        status = serve.status;
+    }
+    close_all(&serve);
+    return status ? cmd_fail(NULL, status, &note) : 0;
+}

@@ -1,0 +1,166 @@
+#include "planner/capacity.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MAX_PATH_BYTES 4096
+#define MIB 1048576.0
+#define NO_LIMIT UINT64_MAX
+
+/* ---- limits ---- */
+
+/* The number in a file of the control groups; NO_LIMIT for "max", no file, or more than any machine has. */
+static uint64_t read_number(const char *path) {
+    uint64_t value;
+    FILE *file = fopen(path, "re");
+    if (!file) return NO_LIMIT;
+    int n_read = fscanf(file, "%" SCNu64, &value);
+    fclose(file);
+    return n_read == 1 && value < (uint64_t)1 << 60 ? value : NO_LIMIT;
+}
+
+/* "NAME VALUE" or "NAME: VALUE kB" in a file of such lines; 0 if it is not there. */
+static uint64_t read_field(const char *path, const char *name) {
+    char line[256];
+    uint64_t value = 0;
+    FILE *file = fopen(path, "re");
+    size_t n = strlen(name);
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, name, n) != 0 || (line[n] != ' ' && line[n] != ':')) continue;
+        if (sscanf(line + n + 1, "%" SCNu64, &value) != 1) value = 0;
+        if (strstr(line, " kB")) value *= 1024;
+        break;
+    }
+    if (file) fclose(file);
+    return value;
+}
+
+static void narrow(struct capacity_limits *limits, uint64_t bytes, const char *source) {
+    if (bytes >= limits->memory_bytes) return;
+    limits->memory_bytes = (size_t)bytes;
+    snprintf(limits->memory_source, sizeof limits->memory_source, "%s", source);
+}
+
+struct group_files {
+    const char *mount, *max, *current, *stat_inactive;
+};
+
+static const struct group_files version_2 = {"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"},
+                                version_1 = {"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                             "total_inactive_file"};
+
+/* Goes from the group up to the root: each level's limit counts. Pages of files that nobody uses are given up when
+ * memory gets short, so they count as free. */
+static void walk_groups(struct capacity_limits *limits, const char *root, const struct group_files *files,
+                        const char *group) {
+    char folder[MAX_PATH_BYTES / 2], path[MAX_PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", group);
+    for (;;) {
+        snprintf(path, sizeof path, "%s/%s%s/%s", root, files->mount, folder, files->max);
+        uint64_t max = read_number(path);
+        if (max != NO_LIMIT) {
+            char source[128];
+            snprintf(source, sizeof source, "%s of group %.80s", files->max, folder[0] ? folder : "/");
+            snprintf(path, sizeof path, "%s/%s%s/%s", root, files->mount, folder, files->current);
+            uint64_t current = read_number(path);
+            snprintf(path, sizeof path, "%s/%s%s/memory.stat", root, files->mount, folder);
+            uint64_t inactive = read_field(path, files->stat_inactive);
+            uint64_t used = current == NO_LIMIT || current < inactive ? 0 : current - inactive;
+            narrow(limits, used < max ? max - used : 0, source);
+        }
+        char *slash = strrchr(folder, '/');
+        if (!slash || !folder[0]) return;
+        *slash = 0;
+    }
+}
+
+void capacity_read_limits(struct capacity_limits *limits, const char *root) {
+    char path[MAX_PATH_BYTES], line[MAX_PATH_BYTES / 2];
+    *limits = (struct capacity_limits){SIZE_MAX, "no limit is known"};
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    uint64_t available = read_field(path, "MemAvailable");
+    if (available) narrow(limits, available, "available on the machine");
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        const char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group) continue;
+        group = strcmp(group + 1, "/") == 0 ? "" : group + 1;
+        if (strncmp(line, "0::", 3) == 0) walk_groups(limits, root, &version_2, group);
+        if (strncmp(controllers, ":memory:", 8) == 0) {
+            walk_groups(limits, root, &version_1, group);
+            /* In a container the group's own folder is often not mounted: its files are at the root. */
+            walk_groups(limits, root, &version_1, "");
+        }
+    }
+    if (file) fclose(file);
+    walk_groups(limits, root, &version_2, "");
+}
+
+/* ---- pools ---- */
+
+/* Floats of one row of a step, its quantized copies (at most two more bytes per float) included. */
+static double row_bytes(const struct model_config *config) {
+    double q_dim = (double)config->n_heads * config->head_dim, kv_dim = (double)config->n_kv_heads * config->head_dim;
+    double angles = 2.0 * config->ropes[0].n_pairs + 2.0 * config->ropes[1].n_pairs;
+    double n = 2.0 * config->d_model + 2 * q_dim + 2 * kv_dim + 2.0 * config->d_ff + angles;
+    return 4 * n + 2 * (config->d_ff > config->d_model ? config->d_ff : config->d_model);
+}
+
+static enum status too_small(const struct capacity *capacity, double context_bytes, double left_bytes,
+                             struct status_note *note) {
+    const struct capacity_request *request = &capacity->request;
+    if (request->kv_bytes)
+        return status_fail(note, STATUS_LIMIT,
+                           "--kv-cache-memory-bytes: %zu hold no context of %d tokens, which takes %.0f",
+                           request->kv_bytes, request->max_context, context_bytes);
+    return status_fail(note, STATUS_LIMIT,
+                       "no memory for one context of %d tokens (%.0f MiB): of %.0f MiB (%s) weights take %.0f, steps "
+                       "%.0f, the margin %.0f MiB, %.0f are left (--context)",
+                       request->max_context, context_bytes / MIB, (double)capacity->limits.memory_bytes / MIB,
+                       capacity->limits.memory_source, (double)request->weight_bytes / MIB,
+                       (double)(capacity->activation_bytes + capacity->logit_bytes) / MIB,
+                       (double)capacity->margin_bytes / MIB, left_bytes / MIB);
+}
+
+enum status capacity_plan(struct capacity *out, const struct capacity_limits *limits,
+                          const struct capacity_request *request, const struct model_config *config, int n_vocab,
+                          struct status_note *note) {
+    *out = (struct capacity){.limits = *limits, .request = *request};
+    double block_bytes = (double)request->kv_token_bytes * request->block_tokens;
+    /* A block more: a sequence that goes on in a shared block has its source beside it. */
+    double context_blocks = (request->max_context + request->block_tokens - 1) / request->block_tokens + 1;
+    double most_blocks = context_blocks * request->max_sequences;
+    out->activation_bytes = (size_t)(row_bytes(config) * request->max_rows);
+    /* The step's own and the engine's copy. */
+    out->logit_bytes = (size_t)(4.0 * request->max_logit_rows * (2.0 * n_vocab + config->d_model));
+    double left = (double)request->kv_bytes;
+    if (!request->kv_bytes) {
+        out->margin_bytes = (size_t)((double)limits->memory_bytes * CAPACITY_MARGIN_SHARE);
+        left = (double)limits->memory_bytes - (double)request->weight_bytes - (double)out->activation_bytes -
+               (double)out->logit_bytes - (double)out->margin_bytes;
+    }
+    double n_blocks = left > 0 ? left / block_bytes : 0;
+    if (n_blocks > most_blocks) n_blocks = most_blocks;
+    if (n_blocks > INT_MAX / request->block_tokens) n_blocks = INT_MAX / request->block_tokens;
+    if (n_blocks < context_blocks) return too_small(out, context_blocks * block_bytes, left > 0 ? left : 0, note);
+    out->kv_tokens = (int)n_blocks * request->block_tokens;
+    out->kv_bytes = (size_t)out->kv_tokens * request->kv_token_bytes;
+    return STATUS_OK;
+}
+
+void capacity_print(FILE *out, const struct capacity *capacity, int n_threads) {
+    const struct capacity_request *request = &capacity->request;
+    fprintf(out, "memory    %10.1f MiB  %s\n", (double)capacity->limits.memory_bytes / MIB,
+            capacity->limits.memory_source);
+    fprintf(out, "  weights %10.1f MiB\n", (double)request->weight_bytes / MIB);
+    fprintf(out, "  steps   %10.1f MiB  %d rows\n", (double)capacity->activation_bytes / MIB, request->max_rows);
+    fprintf(out, "  logits  %10.1f MiB  %d rows\n", (double)capacity->logit_bytes / MIB, request->max_logit_rows);
+    fprintf(out, "  kv pool %10.1f MiB  %d tokens in blocks of %d, %d contexts of %d\n",
+            (double)capacity->kv_bytes / MIB, capacity->kv_tokens, request->block_tokens,
+            capacity->kv_tokens / request->max_context, request->max_context);
+    fprintf(out, "threads   %10d\n", n_threads);
+}

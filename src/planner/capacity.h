@@ -1,0 +1,52 @@
+/* capacity: how much memory and how many threads this process may use, and what they are given to.
+ *
+ * Memory: the smallest of what the machine has available and what the process's control groups (v2 memory.max, v1
+ * memory.limit_in_bytes, its own and those above) leave. Threads: cpu_n_usable.
+ * Thread: main.   Memory: plain values.   Source: cgroups(7), Documentation/admin-guide/cgroup-v2.rst of Linux. */
+#ifndef KVICK_PLANNER_CAPACITY_H
+#define KVICK_PLANNER_CAPACITY_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "model/model_config.h"
+
+#define CAPACITY_MARGIN_SHARE 0.1 /* of what may be used: left for everybody else in the same group */
+
+struct capacity_limits {
+    size_t memory_bytes;     /* may still be used */
+    char memory_source[128]; /* "the machine" or the control group's file */
+};
+
+/* root: "" on a real system; a folder with proc/ and sys/ below it in tests. */
+void capacity_read_limits(struct capacity_limits *limits, const char *root);
+
+/* What is asked for. */
+struct capacity_request {
+    size_t weight_bytes;   /* of the model file: what packing it will take, nearly */
+    size_t kv_token_bytes; /* of one token, all layers */
+    int block_tokens;
+    int max_context, max_sequences;
+    int max_rows, max_logit_rows; /* of a step */
+    size_t kv_bytes;              /* as told by the operator; 0: to be found */
+};
+
+struct capacity {
+    struct capacity_limits limits;
+    struct capacity_request request;
+    size_t activation_bytes, logit_bytes, margin_bytes;
+    size_t kv_bytes;
+    int kv_tokens; /* whole blocks */
+};
+
+/* The pool: all that max_sequences full contexts can need, or what memory leaves.
+ * n_vocab: config may not know it yet. Errors: STATUS_LIMIT when not even one full context fits, with the numbers. */
+WARN_UNUSED enum status capacity_plan(struct capacity *out, const struct capacity_limits *limits,
+                                      const struct capacity_request *request, const struct model_config *config,
+                                      int n_vocab, struct status_note *note);
+
+/* A table, one line per pool. */
+void capacity_print(FILE *out, const struct capacity *capacity, int n_threads);
+
+#endif

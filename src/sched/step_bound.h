@@ -1,0 +1,38 @@
+/* step_bound: how long a step may take (L), and what that leaves for prompts.
+ *
+ * With somebody decoding: L = max(target_itl_ns, 1.5 x a step of the decode rows alone), so prompts get a third of the
+ * time or more. With nobody decoding: L = max(max_step_ns, 2 x a step of one row).
+ * Thread: any.   Memory: plain values. */
+#ifndef KVICK_SCHED_STEP_BOUND_H
+#define KVICK_SCHED_STEP_BOUND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sched/step_cost.h"
+
+struct step_limits {
+    bool is_unbounded; /* no L at all: a prompt is run in as few steps as rows allow */
+    int64_t target_itl_ns, max_step_ns;
+};
+
+/* decode: the decode rows of the step. */
+int64_t step_bound_ns(const struct step_cost *cost, const struct step_limits *limits, const struct step_shape *decode);
+
+/* How fast prompts advance beside given decode rows; good for comparing prompts, not exact to a step. */
+struct step_pace {
+    int64_t limit_ns;  /* L; of an unbounded step the time that max_rows rows take */
+    int64_t decode_ns; /* the part of it that the decode rows take */
+    double row_ns;     /* work of one prompt row, without its keys */
+    double key_ns;     /* work per key that it sees */
+    double stretch;    /* wall time per work */
+};
+
+/* max_rows: prompt rows of a step at most, >= 1. */
+struct step_pace step_bound_pace(const struct step_cost *cost, const struct step_limits *limits,
+                                 const struct step_shape *decode, int max_rows);
+
+/* Work left of a prompt with rows [from, to) to run. */
+int64_t step_bound_work_ns(const struct step_cost *cost, const struct step_pace *pace, int from, int to);
+
+#endif

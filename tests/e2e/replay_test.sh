@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# replay and verify: what they say about a tiny model, and their refusals.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+kvick=${KVICK:-build/release/kvick}
+golden=${KVICK_GOLDEN:-../shared/golden}
+model=$golden/gguf/llama.gguf
+[ -f "$model" ] || { echo "no golden data in $golden"; exit 77; }
+
+n_passed=0 n_failed=0
+out=$(mktemp) err=$(mktemp) trace=$(mktemp)
+trap 'rm -f "$out" "$err" "$trace"' EXIT
+
+# ok NAME COMMAND...: the command succeeds.
+ok() {
+    local name=$1
+    shift
+    if "$@" >/dev/null 2>&1; then
+        n_passed=$((n_passed + 1))
+    else
+        echo "FAIL $name"
+        sed 's/^/    /' "$err"
+        n_failed=$((n_failed + 1))
+    fi
+}
+
+run() {
+    "$kvick" "$@" >"$out" 2>"$err"
+}
+
+# holds EXPRESSION: of the JSON in $out, as r, with its requests as q.
+holds() {
+    python3 -c "import json, sys; r = json.load(open(sys.argv[1])); q = r.get('requests'); sys.exit(not ($1))" "$out"
+}
+
+# refuses EXIT WORD ARGUMENTS...: that exit status, nothing on stdout, one line that holds the word.
+refuses() {
+    local exit_code=$1 word=$2
+    shift 2
+    run "$@"
+    [ $? -eq "$exit_code" ] && [ ! -s "$out" ] && [ "$(wc -l <"$err")" -eq 1 ] && grep -q -- "$word" "$err"
+}
+
+cat >"$trace" <<'END'
+{"kvick_trace": 1, "name": "tiny"}
+{"arrival_ms": 0, "prompt_tokens": 80, "output_tokens": 8, "label": "first", "shared_id": 1, "shared_tokens": 70}
+{"arrival_ms": 300, "prompt_tokens": 80, "output_tokens": 8, "label": "same", "shared_id": 1, "shared_tokens": 70}
+{"arrival_ms": 20, "prompt_tokens": 8, "output_tokens": 4, "after": 0, "label": "turn"}
+{"arrival_ms": 400, "prompt_ids": [1, 2, 3], "output_tokens": 0}
+END
+ok "a trace runs" run replay "$trace" "$model"
+ok "every request is finished" holds 'r["summary"]["finished"] == 4 and [x["new_tokens"] for x in q] == [8, 8, 4, 0]'
+ok "a shared prefix is cached" holds 'q[0]["cached_tokens"] == 0 and q[1]["cached_tokens"] == 70'
+ok "a turn finds the earlier turn's blocks, its answer's too" holds \
+    'q[2]["prompt_tokens"] == 96 and 80 <= q[2]["cached_tokens"] <= 87'
+ok "a turn comes after what it continues" holds \
+    'q[2]["arrival_ms"] >= q[0]["arrival_ms"] + q[0]["total_ms"] + 20 - 0.01'
+ok "labels are told apart" holds 'set(r["labels"]) == {"first", "same", "turn"}'
+ok "every first token has a time" holds 'all(x["ttft_ms"] > 0 for x in q) and r["summary"]["ttft_ms"]["n"] == 4'
+ok "gaps are counted" holds 'r["summary"]["gap_ms"]["n"] == 7 + 7 + 3'
+
+ok "without a cache" run replay "$trace" "$model" --no-prefix-cache --chunk 7 --threads 1 --summary
+ok "nothing is cached, nothing told of each" holds 'r["summary"]["cached_tokens"] == 0 and q is None'
+
+printf '%s\n' '{"kvick_trace": 1}' '{"arrival_ms": 0, "prompt_tokens": 8, "output_tokens": 400, "cancel_ms": 1}' \
+    '{"arrival_ms": 5, "prompt_tokens": 4, "output_tokens": 4, "after": 0}' >"$trace"
+ok "cancel runs" run replay "$trace" "$model"
+ok "and what continues it is skipped" holds \
+    '[x["outcome"] for x in q] == ["cancelled", "skipped"] and q[0]["new_tokens"] < 400'
+
+printf '%s\n' '{"kvick_trace": 1}' '{"arrival_ms": 0, "prompt_ids": [1, 99999999], "output_tokens": 1}' >"$trace"
+ok "an id out of range" refuses 1 "line 2: prompt_ids: 99999999" replay "$trace" "$model"
+printf '%s\n' '{"kvick_trace": 1}' '{"arrival_ms": 0, "prompt_tokens": 9000000, "output_tokens": 1}' >"$trace"
+ok "longer than the context" refuses 1 "context" replay "$trace" "$model"
+ok "no trace" refuses 1 "No such file" replay nowhere.jsonl "$model"
+ok "no words" refuses 2 "TRACE.jsonl" replay
+ok "no sequences" refuses 2 "--max-num-seqs: 0" replay "$trace" "$model" --max-num-seqs 0
+
+ok "verify agrees" run verify "$model"
+ok "and says so" test "$(sed -n 2p "$out")" = "1 distinct answer in 32"
+first=$(head -1 "$out")
+ok "with one digest" grep -qE '^[0-9a-f]{64}$' <<<"$first"
+ok "verify again" run verify "$model" --isa scalar
+ok "the same digest on scalar kernels" test "$(head -1 "$out")" = "$first"
+ok "verify with another KV type" run verify "$model" --kv-cache-dtype f32
+ok "another digest" test "$(head -1 "$out")" != "$first"
+ok "no model" refuses 2 "one MODEL" verify
+ok "no such model" refuses 1 "No such file" verify nowhere/x.gguf
+
+echo "$n_passed passed, $n_failed failed, 0 skipped"
+[ $n_failed -eq 0 ]

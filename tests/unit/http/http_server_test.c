@@ -1,0 +1,281 @@
+/* http_server: real sockets on loopback, the server on a thread of its own. */
+#include "support/test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "http/http_routes.h"
+#include "http/http_server.h"
+#include "http/sse.h"
+
+struct fixture {
+    struct http_server *server;
+    struct thread thread;
+    int port;
+    struct http_exchange *held; /* a request that is not answered */
+    atomic_int n_held, n_gone;
+    atomic_bool must_answer;
+};
+
+static void on_gone(void *owner) {
+    struct fixture *fixture = owner;
+    fixture->held = NULL;
+    atomic_fetch_add(&fixture->n_gone, 1);
+}
+
+static void on_tick(void *owner) {
+    struct fixture *fixture = owner;
+    if (!fixture->held || !atomic_load(&fixture->must_answer)) return;
+    http_exchange_reply(fixture->held, 200, "text/plain", "late", 4);
+    fixture->held = NULL;
+    atomic_store(&fixture->must_answer, false);
+}
+
+static void handle(void *owner, struct http_exchange *exchange) {
+    struct fixture *fixture = owner;
+    const char *path = http_exchange_path(exchange);
+    size_t n_body;
+    const char *body = http_exchange_body(exchange, &n_body);
+    if (strcmp(path, "/echo") == 0) {
+        char text[200];
+        const char *query = http_exchange_query(exchange, "q"), *header = http_exchange_header(exchange, "x-my");
+        snprintf(text, sizeof text, "%s %s %.*s %s %d", http_exchange_method(exchange), query ? query : "-",
+                 (int)n_body, body, header ? header : "-", http_exchange_n_headers(exchange, "X-MY"));
+        http_exchange_reply(exchange, 200, "text/plain", text, strlen(text));
+    } else if (strcmp(path, "/stream") == 0) {
+        sse_start(exchange);
+        sse_send(exchange, NULL, "one", 3);
+        sse_send(exchange, "named", "two", 3);
+        http_exchange_end(exchange);
+    } else if (strcmp(path, "/hold") == 0) {
+        fixture->held = exchange;
+        http_exchange_on_gone(exchange, on_gone, fixture);
+        atomic_fetch_add(&fixture->n_held, 1);
+    } else {
+        http_exchange_reply(exchange, 404, "text/plain", path, strlen(path));
+    }
+}
+
+static void serve(void *owner) {
+    struct fixture *fixture = owner;
+    http_server_run(fixture->server);
+}
+
+static void start(struct fixture *fixture, int max_connections, int idle_s) {
+    struct http_limits limits = {max_connections, 1000, idle_s};
+    struct status_note note;
+    *fixture = (struct fixture){0};
+    assert_int_equal(http_server_create(&fixture->server, &limits, NULL, handle, fixture, &note), STATUS_OK);
+    assert_int_equal(http_server_listen(fixture->server, "127.0.0.1", 0, &fixture->port, &note), STATUS_OK);
+    assert_int_equal(http_server_every(fixture->server, 10, on_tick, fixture), STATUS_OK);
+    assert_int_equal(thread_start(&fixture->thread, "serve", serve, fixture), STATUS_OK);
+}
+
+static void stop(struct fixture *fixture) {
+    http_server_stop(fixture->server);
+    thread_join(&fixture->thread);
+    http_server_destroy(&fixture->server);
+}
+
+static int connect_to(const struct fixture *fixture) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)fixture->port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* Reads until the reply holds end, the connection closes, or wait_ms pass without a byte. Returns the bytes. */
+static size_t receive(int fd, char *out, size_t max_bytes, const char *end, int wait_ms) {
+    size_t n = 0;
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    while (n < max_bytes - 1 && poll(&wait, 1, wait_ms) > 0) {
+        ssize_t n_read = read(fd, out + n, max_bytes - 1 - n);
+        if (n_read <= 0) break;
+        n += (size_t)n_read;
+        out[n] = 0;
+        if (end && strstr(out, end)) break;
+    }
+    out[n] = 0;
+    return n;
+}
+
+static void say(int fd, const char *text) {
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+static bool wait_for(const atomic_int *value, int wanted) {
+    for (int i = 0; i < 300 && atomic_load(value) != wanted; i++) thread_sleep_ms(10);
+    return atomic_load(value) == wanted;
+}
+
+static void a_request_split_at_every_byte_is_the_same(void **state) {
+    static const char request[] =
+        "POST /echo?q=a%20b HTTP/1.1\r\nHost: x\r\nX-My: 7\r\nx-my: 8\r\nContent-Length: 3\r\n\r\nabc";
+    struct fixture fixture;
+    char reply[2000];
+    (void)state;
+    start(&fixture, 16, 5);
+    for (size_t cut = 1; cut < sizeof request - 1; cut++) {
+        int fd = connect_to(&fixture);
+        char first[sizeof request];
+        memcpy(first, request, cut);
+        first[cut] = 0;
+        say(fd, first);
+        say(fd, request + cut);
+        receive(fd, reply, sizeof reply, "POST a b abc 7 2", 2000);
+        assert_non_null(strstr(reply, "200 OK"));
+        assert_non_null(strstr(reply, "POST a b abc 7 2"));
+        close(fd);
+    }
+    stop(&fixture);
+}
+
+static void a_connection_is_used_again(void **state) {
+    struct fixture fixture;
+    char reply[2000];
+    (void)state;
+    start(&fixture, 16, 5);
+    int fd = connect_to(&fixture);
+    for (int i = 0; i < 3; i++) {
+        say(fd, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+        receive(fd, reply, sizeof reply, "\r\n0\r\n\r\n", 2000);
+        assert_non_null(strstr(reply, "text/event-stream"));
+        assert_non_null(strstr(reply, "event: "));
+        assert_non_null(strstr(reply, "\r\n0\r\n\r\n"));
+    }
+    assert_int_equal(http_server_n_connections(fixture.server), 1);
+    close(fd);
+    stop(&fixture);
+}
+
+static void a_client_that_leaves_is_seen(void **state) {
+    struct fixture fixture;
+    (void)state;
+    start(&fixture, 16, 5);
+    int fd = connect_to(&fixture);
+    say(fd, "POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    assert_true(wait_for(&fixture.n_held, 1));
+    int64_t left_ns = clock_now_ns();
+    close(fd);
+    assert_true(wait_for(&fixture.n_gone, 1));
+    assert_true(clock_now_ns() - left_ns < 1000000000);
+    stop(&fixture);
+    assert_int_equal(atomic_load(&fixture.n_gone), 1);
+}
+
+static void a_long_wait_for_the_reply_is_no_idle_connection(void **state) {
+    struct fixture fixture;
+    char reply[2000];
+    (void)state;
+    start(&fixture, 16, 1);
+    int fd = connect_to(&fixture), silent = connect_to(&fixture);
+    say(fd, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(wait_for(&fixture.n_held, 1));
+    /* Meanwhile a connection that sends nothing is cut. */
+    assert_int_equal(receive(silent, reply, sizeof reply, NULL, 4000), 0);
+    struct pollfd wait = {.fd = silent, .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, 0), 1);
+    thread_sleep_ms(1500);
+    atomic_store(&fixture.must_answer, true);
+    receive(fd, reply, sizeof reply, "late", 3000);
+    assert_non_null(strstr(reply, "late"));
+    assert_int_equal(atomic_load(&fixture.n_gone), 0);
+    close(fd);
+    close(silent);
+    stop(&fixture);
+}
+
+static void more_connections_than_allowed_wait(void **state) {
+    struct fixture fixture;
+    char reply[2000];
+    int fds[6];
+    (void)state;
+    start(&fixture, 4, 30);
+    for (int i = 0; i < 6; i++) fds[i] = connect_to(&fixture);
+    for (int i = 0; i < 4; i++) {
+        say(fds[i], "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+        receive(fds[i], reply, sizeof reply, "GET", 2000);
+        assert_non_null(strstr(reply, "200 OK"));
+    }
+    say(fds[5], "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_int_equal(receive(fds[5], reply, sizeof reply, NULL, 300), 0);
+    for (int i = 0; i < 4; i++) close(fds[i]);
+    receive(fds[5], reply, sizeof reply, "GET", 3000);
+    assert_non_null(strstr(reply, "200 OK"));
+    close(fds[4]);
+    close(fds[5]);
+    stop(&fixture);
+}
+
+static void what_is_too_large_or_garbled_is_refused(void **state) {
+    static const char *const bad[] = {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n",
+                                      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", "\r\n\r\n",
+                                      "GET\r\n\r\n", "GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n"};
+    struct fixture fixture;
+    char reply[2000];
+    (void)state;
+    start(&fixture, 16, 1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        int fd = connect_to(&fixture);
+        say(fd, bad[i]);
+        receive(fd, reply, sizeof reply, "\r\n\r\n", 3000);
+        assert_null(strstr(reply, "200 OK"));
+        close(fd);
+    }
+    int fd = connect_to(&fixture);
+    say(fd, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+    receive(fd, reply, sizeof reply, "GET", 2000);
+    assert_non_null(strstr(reply, "200 OK"));
+    close(fd);
+    stop(&fixture);
+}
+
+static void nothing(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)owner, (void)exchange, (void)parameter;
+}
+
+static void routes_find_method_path_and_parameter(void **state) {
+    static const struct http_route routes[] = {{"GET", "/v1/models", nothing},
+                                               {"POST", "/ping", nothing},
+                                               {"GET", "/ping", nothing},
+                                               {"GET", "/r/{id}", nothing}};
+    const struct http_route *route = NULL;
+    const char *parameter;
+    char allowed[20];
+    (void)state;
+    assert_int_equal(http_routes_find(routes, 4, "GET", "/v1/models", &route, &parameter), HTTP_MATCH_FOUND);
+    assert_ptr_equal(route, &routes[0]);
+    assert_int_equal(http_routes_find(routes, 4, "HEAD", "/ping", &route, &parameter), HTTP_MATCH_FOUND);
+    assert_ptr_equal(route, &routes[2]);
+    assert_int_equal(http_routes_find(routes, 4, "PUT", "/ping", &route, &parameter), HTTP_MATCH_NO_METHOD);
+    assert_int_equal(http_routes_find(routes, 4, "GET", "/v1/models/", &route, &parameter), HTTP_MATCH_NO_PATH);
+    assert_int_equal(http_routes_find(routes, 4, "GET", "/r/a-1", &route, &parameter), HTTP_MATCH_FOUND);
+    assert_string_equal(parameter, "a-1");
+    assert_int_equal(http_routes_find(routes, 4, "GET", "/r/", &route, &parameter), HTTP_MATCH_NO_PATH);
+    assert_int_equal(http_routes_find(routes, 4, "GET", "/r/a/b", &route, &parameter), HTTP_MATCH_NO_PATH);
+    http_routes_allowed(routes, 4, "/ping", allowed, sizeof allowed);
+    assert_string_equal(allowed, "POST, GET");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_split_at_every_byte_is_the_same),
+        cmocka_unit_test(a_connection_is_used_again),
+        cmocka_unit_test(a_client_that_leaves_is_seen),
+        cmocka_unit_test(a_long_wait_for_the_reply_is_no_idle_connection),
+        cmocka_unit_test(more_connections_than_allowed_wait),
+        cmocka_unit_test(what_is_too_large_or_garbled_is_refused),
+        cmocka_unit_test(routes_find_method_path_and_parameter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+#include "planner/capacity.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+#define MIB ((size_t)1 << 20)
+
+static char root[64];
+static const struct model_config config = {
+    .n_layers = 4, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
+
+static int set_up(void **state) {
+    (void)state;
+    strcpy(root, "/tmp/kvick-root-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command) ? -1 : 0;
+}
+
+static void put(const char *name, const char *text) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    for (char *at = path + strlen(root) + 1; (at = strchr(at, '/')); at++) {
+        *at = 0;
+        mkdir(path, 0777);
+        *at = '/';
+    }
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static struct capacity_limits limits_of(void) {
+    struct capacity_limits limits;
+    capacity_read_limits(&limits, root);
+    return limits;
+}
+
+#define MEMINFO "MemTotal:       16000000 kB\nMemFree: 1 kB\nMemAvailable:   8388608 kB\n"
+
+static void the_machine_is_the_limit_without_groups(void **state) {
+    (void)state;
+    put("proc/meminfo", MEMINFO);
+    struct capacity_limits limits = limits_of();
+    assert_true(limits.memory_bytes == 8192 * MIB);
+    assert_non_null(strstr(limits.memory_source, "machine"));
+}
+
+static void a_group_of_version_2_is_the_limit(void **state) {
+    (void)state;
+    put("proc/meminfo", MEMINFO);
+    put("proc/self/cgroup", "0::/jobs/one\n");
+    put("sys/fs/cgroup/jobs/one/memory.max", "max\n");
+    put("sys/fs/cgroup/jobs/memory.max", "2147483648\n");
+    put("sys/fs/cgroup/jobs/memory.current", "1073741824\n");
+    put("sys/fs/cgroup/jobs/memory.stat", "anon 5\ninactive_file 536870912\nactive_file 3\n");
+    struct capacity_limits limits = limits_of();
+    assert_true(limits.memory_bytes == 1536 * MIB); /* the limit, less what is used and cannot be given up */
+    assert_non_null(strstr(limits.memory_source, "/jobs"));
+    put("sys/fs/cgroup/jobs/one/memory.max", "1048576\n");
+    assert_true(limits_of().memory_bytes == MIB);
+}
+
+static void a_container_sees_its_group_at_the_root(void **state) {
+    (void)state;
+    put("proc/meminfo", MEMINFO);
+    put("proc/self/cgroup", "0::/\n");
+    put("sys/fs/cgroup/memory.max", "104857600\n");
+    assert_true(limits_of().memory_bytes == 100 * MIB);
+}
+
+static void a_group_of_version_1_is_the_limit(void **state) {
+    (void)state;
+    put("proc/meminfo", MEMINFO);
+    put("proc/self/cgroup", "4:memory:/docker/x\n1:cpu:/\n0::/\n");
+    put("sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "209715200\n");
+    put("sys/fs/cgroup/memory/docker/x/memory.usage_in_bytes", "104857600\n");
+    assert_true(limits_of().memory_bytes == 100 * MIB);
+    /* What version 1 writes for no limit. */
+    put("sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_true(limits_of().memory_bytes == 8192 * MIB);
+}
+
+static void garbage_is_no_limit(void **state) {
+    (void)state;
+    put("proc/meminfo", MEMINFO);
+    put("proc/self/cgroup", "0\n:\n0::/a\n");
+    put("sys/fs/cgroup/a/memory.max", "many\n");
+    assert_true(limits_of().memory_bytes == 8192 * MIB);
+}
+
+static struct capacity_request request_of(void) {
+    return (struct capacity_request){.weight_bytes = 100 * MIB,
+                                     .kv_token_bytes = 1024,
+                                     .block_tokens = 16,
+                                     .max_context = 1024,
+                                     .max_sequences = 4,
+                                     .max_rows = 512,
+                                     .max_logit_rows = 4};
+}
+
+static struct status_note note;
+
+static enum status plan(struct capacity *out, size_t memory_bytes, const struct capacity_request *request) {
+    struct capacity_limits limits = {memory_bytes, "a test"};
+    note.text[0] = 0;
+    return capacity_plan(out, &limits, request, &config, 1000, &note);
+}
+
+static void plenty_gives_every_context_its_room(void **state) {
+    (void)state;
+    struct capacity_request request = request_of();
+    struct capacity capacity;
+    assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_OK);
+    assert_int_equal(capacity.kv_tokens, 4 * (1024 + 16));
+    assert_true(capacity.kv_bytes == (size_t)capacity.kv_tokens * 1024);
+}
+
+static void little_gives_what_is_left(void **state) {
+    (void)state;
+    struct capacity_request request = request_of();
+    struct capacity capacity;
+    assert_int_equal(plan(&capacity, 100 * MIB, &request), STATUS_LIMIT);
+    assert_non_null(strstr(note.text, "1024 tokens"));
+    assert_non_null(strstr(note.text, "a test"));
+    size_t memory_bytes = 100 * MIB;
+    while (plan(&capacity, memory_bytes, &request)) memory_bytes += MIB;
+    size_t used = request.weight_bytes + capacity.activation_bytes + capacity.logit_bytes + capacity.margin_bytes +
+                  capacity.kv_bytes;
+    assert_true(used <= memory_bytes && used + 2 * MIB > memory_bytes);
+    assert_true(capacity.kv_tokens >= 1024 + 16 && capacity.kv_tokens < 4 * (1024 + 16));
+    assert_int_equal(capacity.kv_tokens % 16, 0);
+}
+
+static void the_operator_is_obeyed(void **state) {
+    (void)state;
+    struct capacity_request request = request_of();
+    struct capacity capacity;
+    request.kv_bytes = 2 * MIB;
+    assert_int_equal(plan(&capacity, MIB, &request), STATUS_OK);
+    assert_int_equal(capacity.kv_tokens, 2048);
+    request.kv_bytes = MIB;
+    assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_LIMIT);
+    assert_non_null(strstr(note.text, "--kv-cache-memory-bytes: 1048576"));
+}
+
+static void the_table_names_every_pool(void **state) {
+    (void)state;
+    struct capacity_request request = request_of();
+    struct capacity capacity;
+    char text[2048] = "";
+    assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_OK);
+    FILE *file = fmemopen(text, sizeof text, "w");
+    capacity_print(file, &capacity, 2);
+    fclose(file);
+    static const char *const words[] = {"weights", "steps", "logits", "kv pool", "4160 tokens", "threads"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strstr(text, words[i])) fail_msg("no '%s' in\n%s", words[i], text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_machine_is_the_limit_without_groups, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_group_of_version_2_is_the_limit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_container_sees_its_group_at_the_root, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_group_of_version_1_is_the_limit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(garbage_is_no_limit, set_up, tear_down),
+        cmocka_unit_test(plenty_gives_every_context_its_room),
+        cmocka_unit_test(little_gives_what_is_left),
+        cmocka_unit_test(the_operator_is_obeyed),
+        cmocka_unit_test(the_table_names_every_pool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,229 @@
+#include "planner/cost_model.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/rng.h"
+#include "support/test.h"
+
+#define STAIR_ROWS 16
+#define STAIR_NS 400000.0
+#define KEY_NS 30.0
+#define DECODE_KEY_NS 90.0
+#define DECODE_ROW_NS 20000.0
+#define LOGIT_NS 50000.0
+#define FIXED_NS 2000000.0
+
+static struct model_config config = {.arch = "llama",
+                                     .n_layers = 4,
+                                     .d_model = 256,
+                                     .n_heads = 4,
+                                     .n_kv_heads = 2,
+                                     .head_dim = 64,
+                                     .d_ff = 512,
+                                     .n_vocab = 1000};
+static struct cost_model model;
+
+/* A machine with stairs of 16 rows, and what disturbs it. */
+struct machine {
+    double noise; /* share of a step that may be added */
+    int n_runs, stolen_every;
+};
+
+static double true_ns(int n_rows, double prefill_keys, double decode_keys, int n_decode, int n_logits) {
+    int n_stairs = (n_rows + STAIR_ROWS - 1) / STAIR_ROWS;
+    return FIXED_NS + n_stairs * STAIR_NS + prefill_keys * KEY_NS + decode_keys * DECODE_KEY_NS +
+           n_decode * DECODE_ROW_NS + n_logits * LOGIT_NS;
+}
+
+static int64_t run(void *arg, const struct cost_model_probe *probe) {
+    struct machine *machine = arg;
+    int n_rows = probe->n_rows * probe->n_sequences;
+    bool is_decode = probe->n_rows == 1;
+    double keys = step_cost_keys(&model.base, probe->pos, probe->pos + probe->n_rows) * probe->n_sequences;
+    double ns = true_ns(n_rows, is_decode ? 0 : keys, is_decode ? keys : 0,
+                        probe->n_sequences > 1 ? probe->n_sequences : 0, probe->n_logit_rows);
+    ns *= 1 + machine->noise * rng_uniform(3, 0, (uint32_t)machine->n_runs);
+    if (machine->stolen_every && machine->n_runs % machine->stolen_every == 0) ns *= 5;
+    machine->n_runs++;
+    return (int64_t)ns;
+}
+
+static void init_model(int n_threads) {
+    struct kernel_table kernels;
+    struct cost_model_setup setup = {"scalar", n_threads, "F16", "auto", {1}};
+    kernel_table_choose(&kernels, CPU_TIER_scalar);
+    cost_model_init(&model, &setup, &config, &kernels, 1000000);
+}
+
+static const struct cost_model_limits limits = {512, 4095, 64, 64, INT64_C(60000000000)};
+
+static double predicted_prefill(int from, int to) {
+    struct step_cost cost;
+    struct step_shape shape = {0};
+    cost_model_fill(&model, &cost);
+    step_cost_add_prefill(&cost, &shape, from, to, 1);
+    return (double)step_cost_ns(&cost, &shape);
+}
+
+static void check_close(double value, double expected, double share) {
+    if (fabs(value - expected) > share * expected) fail_msg("%g is not near %g", value, expected);
+}
+
+static void a_guess_is_usable(void **state) {
+    (void)state;
+    init_model(1);
+    assert_int_equal(model.source, COST_MODEL_GUESSED);
+    double few = predicted_prefill(0, 8), many = predicted_prefill(0, 512), later = predicted_prefill(2048, 2560);
+    assert_true(few > 0 && many > few && later > many && isfinite(later));
+    init_model(4);
+    assert_true(predicted_prefill(0, 512) < many);
+}
+
+static void measuring_finds_the_coefficients(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    assert_int_equal(model.source, COST_MODEL_MEASURED);
+    check_close(model.base.prefill_key_ns, KEY_NS, 0.02);
+    check_close(model.base.decode_key_ns, DECODE_KEY_NS, 0.02);
+    check_close(model.base.logit_row_ns, LOGIT_NS, 0.02);
+    check_close(model.base.decode_row_ns, DECODE_ROW_NS, 0.05);
+    for (int rows = 16; rows <= 512; rows *= 2)
+        check_close(predicted_prefill(1000, 1000 + rows),
+                    true_ns(rows, step_cost_keys(&model.base, 1000, 1000 + rows), 0, 0, 1), 0.02);
+}
+
+static void the_table_keeps_its_stairs(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    /* 1 to 16 rows cost the same beside their keys; a line would not. */
+    assert_true(predicted_prefill(0, 16) - predicted_prefill(0, 1) < 0.05 * STAIR_NS);
+    assert_true(predicted_prefill(0, 32) - predicted_prefill(0, 16) > 0.9 * STAIR_NS);
+}
+
+static void noise_leaves_it_monotone_and_near(void **state) {
+    (void)state;
+    struct machine machine = {.noise = 0.1, .stolen_every = 7};
+    struct step_cost cost;
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    cost_model_fill(&model, &cost);
+    for (int i = 1; i < cost.n_points; i++) assert_true(cost.rows_ns[i] >= cost.rows_ns[i - 1]);
+    for (int rows = 16; rows <= 512; rows *= 2)
+        check_close(predicted_prefill(0, rows), true_ns(rows, rows * (rows + 1) / 2.0, 0, 0, 1), 0.2);
+}
+
+static void ttft_follows_the_machine(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    struct step_cost cost;
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    cost_model_fill(&model, &cost);
+    for (int n = 128; n <= 8192; n *= 2) {
+        double ns = 0;
+        for (int from = 0; from < n; from += 512) {
+            int to = from + 512 < n ? from + 512 : n;
+            ns += true_ns(to - from, step_cost_keys(&cost, from, to), 0, 0, to == n);
+        }
+        check_close((double)cost_model_ttft_ns(&cost, n, 0, 512), ns, 0.02);
+    }
+    assert_true(cost_model_ttft_ns(&cost, 4096, 4095, 512) < cost_model_ttft_ns(&cost, 4096, 0, 512) / 10);
+    assert_true(cost_model_ttft_ns(&cost, 1 << 30, 0, 1 << 29) <= STEP_COST_MAX_NS);
+}
+
+static void windows_bound_the_keys(void **state) {
+    (void)state;
+    init_model(1);
+    double all = predicted_prefill(4000, 4512);
+    config.layers[0].window = config.layers[1].window = 100;
+    init_model(1);
+    assert_true(model.base.window_share == 0.5 && model.base.window_tokens == 100);
+    assert_true(predicted_prefill(4000, 4512) != all);
+    config.layers[0].window = config.layers[1].window = 0;
+}
+
+static void the_budget_bounds_repeats_not_points(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    struct cost_model_limits poor = limits;
+    poor.budget_ns = 0;
+    init_model(1);
+    cost_model_measure(&model, &poor, run, &machine);
+    int n_once = machine.n_runs;
+    machine.n_runs = 0;
+    cost_model_measure(&model, &limits, run, &machine);
+    assert_true(machine.n_runs > 4 * (n_once - 1));
+    assert_int_equal(model.base.rows[model.base.n_points - 1], 512);
+}
+
+static void small_limits_are_kept(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    init_model(1);
+    cost_model_measure(&model, &(struct cost_model_limits){1, 0, 1, 1, 0}, run, &machine);
+    assert_int_equal(model.base.n_points, 1);
+    assert_true(predicted_prefill(0, 1) > 0);
+}
+
+static void one_odd_step_changes_nothing(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    double before = predicted_prefill(0, 256);
+    for (int i = 0; i < 50; i++) cost_model_observe(&model, 256, 1000000, i % 5 ? 1000000 : 50000000);
+    assert_true(predicted_prefill(0, 256) == before);
+}
+
+static void a_slower_machine_is_learned_in_its_regime(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    double large = predicted_prefill(0, 512), small = predicted_prefill(0, 4);
+    for (int i = 0; i < 200; i++) {
+        int64_t predicted = (int64_t)predicted_prefill(0, 512);
+        cost_model_observe(&model, 512, predicted, (int64_t)(1.5 * large));
+    }
+    check_close(predicted_prefill(0, 512), 1.5 * large, 0.03);
+    assert_true(predicted_prefill(0, 4) == small);
+    for (int i = 0; i < 100000; i++) cost_model_observe(&model, 512, 1, INT64_MAX / 2);
+    assert_true(predicted_prefill(0, 512) < 17 * large);
+}
+
+static void corrections_keep_it_monotone(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    struct step_cost cost;
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    for (int i = 0; i < 300; i++) {
+        cost_model_observe(&model, 8, 1000, 3000);
+        cost_model_observe(&model, 64, 3000, 1000);
+    }
+    cost_model_fill(&model, &cost);
+    for (int i = 1; i < cost.n_points; i++) assert_true(cost.rows_ns[i] >= cost.rows_ns[i - 1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_guess_is_usable),
+        cmocka_unit_test(measuring_finds_the_coefficients),
+        cmocka_unit_test(the_table_keeps_its_stairs),
+        cmocka_unit_test(noise_leaves_it_monotone_and_near),
+        cmocka_unit_test(ttft_follows_the_machine),
+        cmocka_unit_test(windows_bound_the_keys),
+        cmocka_unit_test(the_budget_bounds_repeats_not_points),
+        cmocka_unit_test(small_limits_are_kept),
+        cmocka_unit_test(one_odd_step_changes_nothing),
+        cmocka_unit_test(a_slower_machine_is_learned_in_its_regime),
+        cmocka_unit_test(corrections_keep_it_monotone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
