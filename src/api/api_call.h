@@ -41,6 +41,7 @@ struct api_prompt {
     struct request *request;    /* NULL until submitted */
     struct api_choice *choices; /* [n] */
     int n_unacknowledged;
+    int64_t tokenize_begin_ns;
 };
 
 struct api_response; /* how answers of this kind are written */

@@ -112,14 +112,15 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
 
 /* ---- the thread ---- */
 
-static void add_spans(const struct api_call *call, struct request *request, int64_t begin_ns, int64_t rendered_ns,
-                      int64_t end_ns) {
-    struct phase_stats *stats = &request->stats;
+/* Spans that touch: each begins at the stamp where the one before ended. The last ends when the request is handed on.
+ */
+static void add_spans(const struct api_call *call, struct api_prompt *prompt, int64_t begin_ns, int64_t rendered_ns) {
+    struct phase_stats *stats = &prompt->request->stats;
     stats->received_ns = call->received_ns;
     phase_stats_add(stats, PHASE_PREPROCESS, call->received_ns, call->parsed_ns);
     phase_stats_add(stats, PHASE_QUEUE, call->parsed_ns, begin_ns); /* behind other texts */
     if (rendered_ns) phase_stats_add(stats, PHASE_TEMPLATE, begin_ns, rendered_ns);
-    phase_stats_add(stats, PHASE_TOKENIZE, rendered_ns ? rendered_ns : begin_ns, end_ns);
+    prompt->tokenize_begin_ns = rendered_ns ? rendered_ns : begin_ns;
 }
 
 static void report(struct tokenize_worker *worker, struct api_call *call, int prompt_idx) {
@@ -140,7 +141,7 @@ static bool encode_all(struct api_call *call) {
             return false;
         }
         if (!make_request(call, prompt, &call->fault)) return false;
-        add_spans(call, prompt->request, begin_ns, rendered_ns, clock_now_ns());
+        add_spans(call, prompt, begin_ns, rendered_ns);
     }
     return true;
 }
@@ -153,8 +154,10 @@ static void take_call(struct tokenize_worker *worker, struct api_call *call) {
     }
     int n_prompts = call->n_prompts;
     for (int i = 0; i < n_prompts; i++) {
+        struct api_prompt *prompt = &call->prompts[i];
+        phase_stats_add(&prompt->request->stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, clock_now_ns());
         /* Once the last prompt is submitted the call may be gone. */
-        enum status status = engine_client_submit(worker->api->engine, call->prompts[i].request);
+        enum status status = engine_client_submit(worker->api->engine, prompt->request);
         if (status) report(worker, call, i);
     }
 }

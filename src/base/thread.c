@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -66,4 +67,9 @@ void thread_pin(int cpu_idx) {
         pthread_setaffinity_np(pthread_self(), sizeof one, &one);
         return;
     }
+}
+
+void thread_unpin(void) {
+    cpu_set_t all;
+    if (sched_getaffinity(getpid(), sizeof all, &all) == 0) pthread_setaffinity_np(pthread_self(), sizeof all, &all);
 }

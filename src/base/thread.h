@@ -26,7 +26,10 @@ void thread_set_float_state(void);
 /* The calling thread sleeps; for waits that no event ends. */
 void thread_sleep_ms(int n_ms);
 
-/* Binds the calling thread to the n-th CPU of the process's affinity mask; without effect if there is none. */
+/* Binds the calling thread to the n-th CPU of its affinity mask; without effect if there is none. */
 void thread_pin(int cpu_idx);
+
+/* The calling thread may run wherever the process's first thread may. */
+void thread_unpin(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -43,7 +44,8 @@ struct thread_pool {
     _Alignas(64) _Atomic uint64_t word;
     _Alignas(64) atomic_uint wake_seq;
     atomic_int n_sleepers;
-    atomic_bool is_ending;
+    atomic_bool is_ending, is_pinned;
+    _Alignas(64) atomic_int limit; /* workers from here on wait on it as a futex; written by the caller between jobs */
     struct worker workers[THREAD_POOL_MAX_THREADS];
 };
 
@@ -81,12 +83,29 @@ static void sleep_until_woken(struct thread_pool *pool) {
     atomic_fetch_sub_explicit(&pool->n_sleepers, 1, memory_order_seq_cst);
 }
 
+/* Waits while the worker is beyond the limit. One that reads an old limit may still do a task of the next job, which
+ * costs nothing but its core. */
+static void wait_for_limit(struct thread_pool *pool, int worker_idx) {
+    int limit = atomic_load_explicit(&pool->limit, memory_order_seq_cst);
+    if (worker_idx < limit) return;
+    syscall(SYS_futex, &pool->limit, FUTEX_WAIT_PRIVATE, limit, NULL, NULL, 0);
+}
+
 static void worker_main(void *arg) {
     struct worker *worker = arg;
     struct thread_pool *pool = worker->pool;
-    thread_pin(worker->idx);
+    bool is_pinned = atomic_load_explicit(&pool->is_pinned, memory_order_relaxed);
+    if (is_pinned) thread_pin(worker->idx);
     int64_t idle_since_ns = clock_now_ns();
     while (!atomic_load_explicit(&pool->is_ending, memory_order_relaxed)) {
+        if (is_pinned && !atomic_load_explicit(&pool->is_pinned, memory_order_relaxed)) {
+            thread_unpin();
+            is_pinned = false;
+        }
+        if (worker->idx >= atomic_load_explicit(&pool->limit, memory_order_relaxed)) {
+            wait_for_limit(pool, worker->idx);
+            continue;
+        }
         if (has_work(pool)) {
             work(pool, worker->idx);
             idle_since_ns = clock_now_ns();
@@ -106,12 +125,19 @@ static void wake_sleepers(struct thread_pool *pool) {
     syscall(SYS_futex, &pool->wake_seq, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+static void set_limit(struct thread_pool *pool, int limit) {
+    atomic_store_explicit(&pool->limit, limit, memory_order_seq_cst);
+    syscall(SYS_futex, &pool->limit, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
 enum status thread_pool_create(struct thread_pool **out_pool, int n_threads) {
     *out_pool = NULL;
     if (n_threads < 1 || n_threads > THREAD_POOL_MAX_THREADS) return STATUS_INVALID;
     struct thread_pool *pool = mem_map_pages(sizeof *pool); /* cache-line aligned */
     if (!pool) return STATUS_NOMEM;
     pool->n_threads = 1;
+    atomic_store_explicit(&pool->limit, n_threads, memory_order_relaxed);
+    atomic_store_explicit(&pool->is_pinned, n_threads == cpu_n_usable(), memory_order_relaxed);
     for (int i = 1; i < n_threads; i++) {
         struct worker *worker = &pool->workers[i];
         char name[32];
@@ -128,10 +154,24 @@ enum status thread_pool_create(struct thread_pool **out_pool, int n_threads) {
     return STATUS_OK;
 }
 
+void thread_pool_limit(struct thread_pool *pool, int n_threads) {
+    REQUIRE(n_threads >= 1 && n_threads <= pool->n_threads);
+    if (n_threads != thread_pool_limit_now(pool)) set_limit(pool, n_threads);
+}
+
+int thread_pool_limit_now(const struct thread_pool *pool) {
+    return atomic_load_explicit(&pool->limit, memory_order_relaxed);
+}
+
+void thread_pool_unpin(struct thread_pool *pool) {
+    atomic_store_explicit(&pool->is_pinned, false, memory_order_relaxed);
+}
+
 void thread_pool_destroy(struct thread_pool **pool_ptr) {
     struct thread_pool *pool = *pool_ptr;
     if (!pool) return;
     atomic_store_explicit(&pool->is_ending, true, memory_order_seq_cst);
+    set_limit(pool, THREAD_POOL_MAX_THREADS + 1);
     atomic_fetch_add_explicit(&pool->wake_seq, 1, memory_order_seq_cst);
     syscall(SYS_futex, &pool->wake_seq, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
     for (int i = 1; i < pool->n_threads; i++) thread_join(&pool->workers[i].thread);
@@ -145,7 +185,7 @@ int thread_pool_n_threads(const struct thread_pool *pool) {
 
 void thread_pool_run(struct thread_pool *pool, thread_pool_fn *fn, void *arg, int n_tasks) {
     REQUIRE(n_tasks >= 0 && n_tasks <= THREAD_POOL_MAX_TASKS);
-    if (n_tasks <= 1 || pool->n_threads == 1) {
+    if (n_tasks <= 1 || thread_pool_limit_now(pool) == 1) {
         for (int i = 0; i < n_tasks; i++) fn(arg, i, 0);
         return;
     }

@@ -1,7 +1,8 @@
 /* thread_pool: runs one function over task numbers on all workers.
  *
  * The caller is worker 0. Tasks are claimed one at a time from a counter, so a worker whose core the host takes away
- * costs one task, not a share. Workers spin briefly after work, then sleep on a futex.
+ * costs one task, not a share. Workers spin briefly after work, then sleep on a futex. Where the pool takes all cores
+ * that the process may use, each worker stays on its own.
  * Thread: one caller at a time, always the same thread.   Memory: fixed at create. */
 #ifndef KVICK_BASE_THREAD_POOL_H
 #define KVICK_BASE_THREAD_POOL_H
@@ -21,6 +22,13 @@ WARN_UNUSED enum status thread_pool_create(struct thread_pool **out_pool, int n_
 void thread_pool_destroy(struct thread_pool **pool);
 
 int thread_pool_n_threads(const struct thread_pool *pool);
+
+/* The next runs use the first n_threads of the pool's threads only, the caller included; the others sleep. */
+void thread_pool_limit(struct thread_pool *pool, int n_threads);
+int thread_pool_limit_now(const struct thread_pool *pool);
+
+/* Workers are moved between cores as the system likes. */
+void thread_pool_unpin(struct thread_pool *pool);
 
 /* Returns when fn has returned for every task 0..n_tasks-1; all their writes are visible to the caller.
  * Not reentrant: fn must not call it. */

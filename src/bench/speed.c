@@ -167,8 +167,8 @@ enum status speed_measure(struct engine *engine, const struct speed_plan *plan, 
 double speed_prefill_macs(const struct model_config *config, int n_tokens) {
     double d_model = config->d_model, d_ff = config->d_ff, head_dim = config->head_dim;
     double q_dim = config->n_heads * head_dim, kv_dim = config->n_kv_heads * head_dim;
-    double layer = d_model * (2 * q_dim + 2 * kv_dim + 3 * d_ff);
-    return layer * config->n_layers * n_tokens + d_model * config->n_vocab;
+    double kv = d_model * 2 * kv_dim, rest = d_model * (2 * q_dim + 3 * d_ff);
+    return (kv + rest) * (config->n_layers - 1) * n_tokens + kv * n_tokens + rest + d_model * config->n_vocab;
 }
 
 double speed_kv_bytes(const struct model_config *config, const struct speed_plan *plan, enum dtype kv_dtype) {

@@ -26,8 +26,9 @@ int speed_context_tokens(const struct speed_plan *plan);
 WARN_UNUSED enum status speed_measure(struct engine *engine, const struct speed_plan *plan,
                                       struct speed_rates *out_rates, struct status_note *note);
 
-/* Multiply-adds with weights that a prefill must do: every layer's matrices for every token, the output layer for the
- * one row whose logits are asked. Attention's own products are not counted. */
+/* Multiply-adds with weights that a prefill must do: every layer's matrices for every token, but of the last layer only
+ * K and V; what follows them, and the output layer, for the one row whose logits are asked. Attention's own products
+ * are not counted. */
 double speed_prefill_macs(const struct model_config *config, int n_tokens);
 
 /* Bytes of K and V that one stream reads per decoded token, mean over the plan. */

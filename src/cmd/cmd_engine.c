@@ -44,6 +44,8 @@ enum status cmd_engine_check(const struct options *options, struct status_note *
     if (options->threads > THREAD_POOL_MAX_THREADS)
         return status_fail(note, STATUS_INVALID, "--threads: %ld is above %d", options->threads,
                            THREAD_POOL_MAX_THREADS);
+    if (options->threads_decode > (options->threads ? options->threads : cpu_n_usable()))
+        return status_fail(note, STATUS_INVALID, "--threads-decode: %ld is above --threads", options->threads_decode);
     if (options->block_tokens != 16 && options->block_tokens != 32 && options->block_tokens != 64)
         return status_fail(note, STATUS_INVALID, "--block-tokens: %ld is not 16, 32 or 64", options->block_tokens);
     return read_numerics(options, &ignored, note);
@@ -63,6 +65,8 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
         return status_fail(note, STATUS_INVALID, "--context: %ld is too short, %d tokens must fit", context,
                            needs->min_context);
     out->n_threads = options->threads ? (int)options->threads : cpu_n_usable();
+    out->n_decode_threads = (int)options->threads_decode;
+    out->is_unpinned = options->no_pin;
     out->max_context = (int)context;
     out->max_chunk = options->chunk && options->chunk < context ? (int)options->chunk : (int)context;
     out->block_tokens = (int)options->block_tokens;

@@ -74,7 +74,6 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                  .max_logit_rows = options->max_logit_rows,
                                  .max_prefill_rows = options->max_chunk,
                                  .step = {.is_unbounded = true}};
-    engine->logits = mem_alloc_array((size_t)options->max_logit_rows * (size_t)engine->model.n_vocab, sizeof(float));
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
     engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
@@ -85,8 +84,8 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
     policy_init(&engine->state.policy, POLICY_FCFS);
     use_unit_cost(&engine->state.cost);
-    bool has_memory = engine->logits && engine->sequences && engine->slots && engine->state.sequences &&
-                      engine->hidden && engine->pooled && engine->mask_words && engine->picks;
+    bool has_memory = engine->sequences && engine->slots && engine->state.sequences && engine->hidden &&
+                      engine->pooled && engine->mask_words && engine->picks;
     for (size_t i = 0; has_memory && i < n; i++)
         has_memory = !kv_table_init(&engine->sequences[i].kv, &engine->groups, options->max_context);
     if (has_memory && !plan_init(&engine->plan, &limits) &&
@@ -101,6 +100,7 @@ static enum status load(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     enum status status = thread_pool_create(&engine->pool, options->n_threads);
     if (status) return status_fail(note, status, "cannot start %d threads", options->n_threads);
+    if (options->is_unpinned) thread_pool_unpin(engine->pool);
     kernel_table_choose(&engine->kernels, options->tiers);
     status = reserve_kv(engine, note);
     if (status) return status;
@@ -124,7 +124,6 @@ static void unload(struct engine *engine) {
     mem_free(engine->mask_words);
     mem_free(engine->picks);
     mem_free(engine->state.sequences);
-    mem_free(engine->logits);
     plan_deinit(&engine->plan);
     step_batch_deinit(&engine->batch);
     sampler_deinit(&engine->sampler);
@@ -140,6 +139,7 @@ static void publish_stats(struct engine *engine) {
     struct engine_stats *stats = &engine->stats;
     stats->layer_ops = forward_counts(engine->forward);
     stats->n_running = engine->state.n_sequences;
+    stats->n_preempted = engine->state.n_preempted;
     const struct block_pool *blocks = &engine->groups.groups[0].pool;
     stats->n_free_blocks = blocks->n_free;
     stats->n_reusable_blocks = blocks->n_reusable;
@@ -160,29 +160,36 @@ static bool is_abandoned(void *arg) {
 }
 
 static void make_copies(struct engine *engine) {
-    for (int i = 0; i < engine->state.n_sequences; i++) {
-        struct kv_table *table = &engine->state.sequences[i]->kv;
-        for (int g = 0; table->has_copy && g < engine->groups.n_groups; g++)
-            block_store_copy(&engine->store.stores[g], table->copy_from[g], table->blocks[g][table->copy_to]);
-        kv_table_end_copy(table);
-    }
+    for (int i = 0; i < engine->state.n_sequences; i++) engine_copy_blocks(engine, &engine->state.sequences[i]->kv);
 }
 
-/* What every request's time is spent on from this step's start on. */
+static enum phase phase_of(const struct plan_item *item) {
+    if (item->n_again) return PHASE_PREEMPTED;
+    return item->from < item->sequence->n_prompt ? PHASE_PREFILL_OWN : PHASE_DECODE;
+}
+
+static enum phase phase_without_rows(const struct sequence *sequence) {
+    if (sequence->is_paused) return PHASE_BLOCKED;
+    if (sequence->state == SEQ_WAITING) return sequence->n_done > 0 ? PHASE_PREEMPTED : PHASE_QUEUE;
+    return sequence_is_decoding(sequence) ? PHASE_DECODE : PHASE_PREFILL_LOST;
+}
+
+/* What every request's time is spent on from this step's start on. A request with several sequences decodes while one
+ * of them does. */
 static void switch_phases(struct engine *engine) {
     for (int i = 0; i < engine->plan.n_items; i++) {
         const struct plan_item *item = &engine->plan.items[i];
-        struct engine_slot *slot = engine_slot_of(engine, item->sequence);
-        bool is_prefill = item->from < item->sequence->n_prompt;
-        slot->last_step = engine->stats.n_steps;
-        phase_stats_switch(&slot->request->stats, is_prefill ? PHASE_PREFILL_OWN : PHASE_DECODE, engine->step_start_ns);
+        struct request *request = engine_slot_of(engine, item->sequence)->request;
+        enum phase phase = phase_of(item);
+        if (request->last_step == engine->stats.n_steps && phase != PHASE_DECODE) continue;
+        request->last_step = engine->stats.n_steps;
+        phase_stats_switch(&request->stats, phase, engine->step_start_ns);
     }
     for (int i = 0; i < engine->state.n_sequences; i++) {
         const struct sequence *sequence = engine->state.sequences[i];
-        struct engine_slot *slot = engine_slot_of(engine, sequence);
-        if (slot->last_step == engine->stats.n_steps || sequence->state == SEQ_WAITING) continue;
-        phase_stats_switch(&slot->request->stats, sequence->is_paused ? PHASE_BLOCKED : PHASE_PREFILL_LOST,
-                           engine->step_start_ns);
+        struct request *request = engine_slot_of(engine, sequence)->request;
+        if (request->last_step != engine->stats.n_steps)
+            phase_stats_switch(&request->stats, phase_without_rows(sequence), engine->step_start_ns);
     }
 }
 
@@ -195,8 +202,10 @@ static bool run_step(struct engine *engine) {
     make_copies(engine);
     if (engine->plan.n_items == 0) return false;
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, &engine->groups);
+    bool only_decodes = engine->plan.n_rows == engine->plan.n_decode_rows && engine->options.n_decode_threads;
+    thread_pool_limit(engine->pool, only_decodes ? engine->options.n_decode_threads : engine->options.n_threads);
     engine->is_in_step = true;
-    bool is_done = forward_run(engine->forward, &batch, engine->logits);
+    bool is_done = forward_run(engine->forward, &batch, &engine->logits);
     if (is_done) harvest_step(engine, &batch, clock_now_ns());
     engine->is_in_step = false;
     engine->stats.n_steps++;

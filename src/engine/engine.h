@@ -20,6 +20,8 @@ struct engine_options {
     enum activation_form activations;
     bool has_bf16_tables; /* see struct forward_limits */
     int n_threads;        /* the engine's thread included */
+    int n_decode_threads; /* of steps without prompt tokens; 0: n_threads; at most n_threads */
+    bool is_unpinned;     /* threads may be moved between cores */
     int max_chunk;        /* prompt tokens of a step */
     int block_tokens;
     int max_context;    /* of one request, prompt plus answer */
@@ -35,6 +37,7 @@ struct engine_stats {
     int64_t n_steps, n_abandoned_steps, n_rows, n_prefill_rows;
     int64_t n_admitted, n_refused, n_finished; /* requests */
     int64_t n_cancelled, n_unread;             /* of the finished: by the client or the end, for want of reading */
+    int64_t n_preempted;                       /* times that a sequence lost its blocks */
     int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks;
 };
 

@@ -34,8 +34,7 @@ struct request *engine_client_make_choices(const uint32_t *prompt, int n_prompt,
 }
 
 const uint32_t *engine_client_answer(const struct request *request, int choice) {
-    size_t n_tokens = (size_t)request->n_prompt + (size_t)request->max_new;
-    return request->tokens + (size_t)choice * n_tokens + (size_t)request->n_prompt;
+    return message_tokens(request, (uint32_t)choice) + request->n_prompt;
 }
 
 void engine_client_free(struct request **request) {
@@ -53,6 +52,8 @@ enum status engine_client_submit(struct engine *engine, struct request *request)
     for (int i = 0; i < PHASE_QUEUE; i++) request->stats.part_ns[i] = before.part_ns[i];
     request->stats.submitted_ns = request->stats.open_ns = clock_now_ns();
     request->n_told = 0;
+    request->is_forked = false;
+    request->last_step = -1;
     atomic_store_explicit(&request->n_read, 0, memory_order_relaxed);
     struct command_message message = {.kind = COMMAND_SUBMIT, .request = request};
     return ring_push(engine_inbox(engine), &message) ? STATUS_BUSY : STATUS_OK;

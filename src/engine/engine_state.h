@@ -13,11 +13,11 @@
 #include "kvcache/group_store.h"
 #include "sched/plan.h"
 
-/* A place for one sequence: an answer that is being made. A request holds one for each choice. */
+/* A place for one sequence: an answer that is being made. A request holds one for each choice from the start; choices
+ * beside the first become sequences when the prompt has been computed. */
 struct engine_slot {
     struct request *request; /* NULL: free */
     uint32_t choice;
-    int64_t last_step;     /* the last that had rows of it */
     int64_t blocked_since; /* its client reads no more; 0: it does */
 };
 
@@ -47,7 +47,7 @@ struct engine {
     struct step_batch batch;
     struct sequence *sequences; /* [max_sequences] */
     struct engine_slot *slots;  /* [max_sequences] of the sequence with the same number */
-    float *logits;              /* [max_logit_rows][n_vocab] */
+    const float *logits;        /* [rows asked of the step][n_vocab], forward's */
     float *hidden;              /* [max_chunk][d_model] */
     double *pooled;             /* [max_sequences][d_model] sums of hidden states */
     uint32_t *mask_words;       /* [max_sequences][SAMPLER_MASK_WORDS(n_vocab)] */
@@ -77,6 +77,13 @@ static inline int engine_slot_idx(const struct engine *engine, const struct sequ
 
 static inline struct engine_slot *engine_slot_of(const struct engine *engine, const struct sequence *sequence) {
     return &engine->slots[engine_slot_idx(engine, sequence)];
+}
+
+/* Makes the table's pending copy. */
+static inline void engine_copy_blocks(struct engine *engine, struct kv_table *table) {
+    for (int g = 0; table->has_copy && g < engine->groups.n_groups; g++)
+        block_store_copy(&engine->store.stores[g], table->copy_from[g], table->blocks[g][table->copy_to]);
+    kv_table_end_copy(table);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "engine/outbox.h"
 #include "engine/step_work.h"
 #include "sched/commit.h"
+#include "sched/prefill.h"
 
 static bool is_prompt(const struct plan_item *item) {
     return item->from < item->sequence->n_prompt;
@@ -42,19 +43,16 @@ static const uint32_t *fill_mask(struct engine *engine, const struct engine_slot
     return mask->fill(mask->arg, slot->choice, words) ? words : NULL;
 }
 
-/* last: logits of the item's last row. */
-static void ask_for_token(struct engine *engine, const struct plan_item *item, const float *last) {
-    const struct sequence *sequence = item->sequence;
-    const struct engine_slot *slot = engine_slot_of(engine, sequence);
+/* The next token of a choice that has n_new. */
+static void ask_for_token(struct engine *engine, const struct engine_slot *slot, int n_new, const float *logits) {
     struct request *request = slot->request;
-    int n_new = sequence->n_tokens - sequence->n_prompt;
     size_t n_entries = 1 + (size_t)request->n_top_logprobs;
     struct pick *pick = &engine->picks[engine->n_picks++];
     *pick = (struct pick){.ask = {.sampling = &request->sampling,
-                                  .logits = last,
-                                  .tokens = sequence->tokens,
-                                  .n_prompt = sequence->n_prompt,
-                                  .n_tokens = sequence->n_tokens,
+                                  .logits = logits,
+                                  .tokens = message_tokens(request, slot->choice),
+                                  .n_prompt = request->n_prompt,
+                                  .n_tokens = request->n_prompt + n_new,
                                   .choice = slot->choice,
                                   .mask = fill_mask(engine, slot)},
                           .n_top = request->n_top_logprobs};
@@ -62,6 +60,26 @@ static void ask_for_token(struct engine *engine, const struct plan_item *item, c
     if (request->logprobs)
         pick->out_logprobs =
             request->logprobs + ((size_t)slot->choice * (size_t)request->max_new + (size_t)n_new) * n_entries;
+}
+
+static struct engine_slot *slot_of_choice(const struct engine *engine, const struct request *request, uint32_t choice) {
+    int slot = 0;
+    while (engine->slots[slot].request != request || engine->slots[slot].choice != choice) slot++;
+    return &engine->slots[slot];
+}
+
+/* After the prompt all choices sample from one row. */
+static bool forks(const struct request *request) {
+    return request->n_choices > 1 && !request->is_forked;
+}
+
+/* last: logits of the item's last row. */
+static void ask_for_tokens(struct engine *engine, const struct plan_item *item, const float *last) {
+    const struct engine_slot *slot = engine_slot_of(engine, item->sequence);
+    const struct request *request = slot->request;
+    ask_for_token(engine, slot, item->sequence->n_tokens - request->n_prompt, last);
+    for (int i = 1; forks(request) && i < request->n_choices; i++)
+        ask_for_token(engine, slot_of_choice(engine, request, (uint32_t)i), 0, last);
 }
 
 /* Row p of the prompt tells how likely its token p + 1 was. */
@@ -81,9 +99,10 @@ static void hand_out_logits(struct engine *engine, const struct plan_item *item,
     struct request *request = engine_slot_of(engine, item->sequence)->request;
     size_t n_vocab = (size_t)engine->model.n_vocab;
     int from = item->logits_from > request->logits_from ? item->logits_from : request->logits_from;
-    if (!request->logits || from >= item->to) return;
+    int to = item->to < request->n_prompt ? item->to : request->n_prompt;
+    if (!request->logits || from >= to) return;
     memcpy(request->logits + (size_t)(from - request->logits_from) * n_vocab,
-           logits + (size_t)(from - item->logits_from) * n_vocab, (size_t)(item->to - from) * n_vocab * sizeof(float));
+           logits + (size_t)(from - item->logits_from) * n_vocab, (size_t)(to - from) * n_vocab * sizeof(float));
 }
 
 static void make_picks(struct engine *engine) {
@@ -97,7 +116,7 @@ static void make_picks(struct engine *engine) {
             hand_out_logits(engine, item, logits);
             if (engine_slot_of(engine, item->sequence)->request->prompt_logprobs) ask_for_prompt(engine, item, logits);
         }
-        if (is_wanted && item->is_sampled) ask_for_token(engine, item, next - engine->model.n_vocab);
+        if (is_wanted && item->is_sampled) ask_for_tokens(engine, item, next - engine->model.n_vocab);
         logits = next;
     }
     if (engine->n_picks == 1) pick_one(engine, 0, 0);
@@ -134,6 +153,7 @@ static void pool_hidden(struct engine *engine, const struct model_batch *batch) 
         const struct sequence *sequence = item->sequence;
         int from = sequence->n_prompt - sequence->n_hidden, to = sequence->n_prompt;
         if (from < item->from) from = item->from;
+        if (from < sequence->n_done) from = sequence->n_done; /* added before it was preempted */
         if (to > item->to) to = item->to;
         if (from >= to) continue;
         add_hidden(engine, item, hidden, to - from);
@@ -148,11 +168,12 @@ static void account(struct engine *engine, const struct plan_item *item, int64_t
     struct phase_stats *stats = &engine_slot_of(engine, item->sequence)->request->stats;
     bool is_prefill = is_prompt(item);
     step_work_add(is_prefill ? &stats->prefill : &stats->decode, engine, item);
-    if (!is_prefill) return;
+    if (!is_prefill || item->sequence->n_tokens > item->sequence->n_prompt) return;
     if (!stats->prefill_start_ns) stats->prefill_start_ns = engine->step_start_ns;
     stats->prefill_end_ns = now_ns;
     stats->n_prefill_steps++;
-    if (item->to == item->sequence->n_prompt) phase_stats_switch(stats, PHASE_FIRST_SAMPLE, now_ns);
+    if (item->to == item->sequence->n_prompt && !stats->first_token_ns)
+        phase_stats_switch(stats, PHASE_FIRST_SAMPLE, now_ns);
 }
 
 /* ---- tokens ---- */
@@ -184,15 +205,42 @@ static void take_token(struct engine *engine, const struct plan_item *item, uint
     if (sequence->n_tokens == sequence->max_tokens) outbox_finish(engine, sequence, FINISH_LENGTH);
 }
 
+/* The other choices become sequences that share the prompt's blocks. */
+static void fork_choices(struct engine *engine, struct sequence *first, struct request *request) {
+    for (int i = 1; i < request->n_choices; i++) {
+        struct engine_slot *slot = slot_of_choice(engine, request, (uint32_t)i);
+        struct sequence *sequence = &engine->sequences[slot - engine->slots];
+        sequence->tokens = message_tokens(request, slot->choice);
+        prefill_fork(sequence, first, &engine->state);
+        engine_copy_blocks(engine, &sequence->kv);
+    }
+    request->is_forked = true;
+}
+
+static void take_tokens(struct engine *engine, const struct plan_item *item, const struct pick *picks) {
+    struct request *request = engine_slot_of(engine, item->sequence)->request;
+    bool is_first = forks(request);
+    int n_choices = request->n_choices;
+    struct sequence *sequences[REQUEST_MAX_CHOICES] = {item->sequence};
+    if (is_first) fork_choices(engine, item->sequence, request);
+    for (int i = 1; is_first && i < n_choices; i++)
+        sequences[i] = &engine->sequences[slot_of_choice(engine, request, (uint32_t)i) - engine->slots];
+    for (int i = 0; i < (is_first ? n_choices : 1); i++)
+        take_token(engine, &(struct plan_item){.sequence = sequences[i]}, picks[i].token);
+}
+
 /* Rows of a cancelled sequence are as good as any: its full blocks stay as cache. */
 static void commit_item(struct engine *engine, const struct plan_item *item, const struct pick **pick) {
     struct sequence *sequence = item->sequence;
     commit_rows(item);
     if (sequence->is_cancelled) return;
     while (item->is_sampled && !(*pick)->ask.sampling) (*pick)++;
-    if (item->is_sampled)
-        take_token(engine, item, (*pick)++->token);
-    else if (sequence->n_computed == sequence->max_tokens)
+    if (item->is_sampled) {
+        int n_tokens =
+            forks(engine_slot_of(engine, sequence)->request) ? engine_slot_of(engine, sequence)->request->n_choices : 1;
+        take_tokens(engine, item, *pick);
+        *pick += n_tokens;
+    } else if (sequence->n_computed == sequence->max_tokens)
         outbox_finish(engine, sequence, FINISH_LENGTH);
 }
 

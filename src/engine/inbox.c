@@ -14,7 +14,12 @@ static enum status check_sizes(const struct engine *engine, struct request *requ
         return status_fail(note, STATUS_LIMIT,
                            "the prompt has %d tokens and may be answered with %d, the context holds %d",
                            request->n_prompt, request->max_new, engine->options.max_context);
-    if (request->n_choices != 1) return status_fail(note, STATUS_INVALID, "n %d is not 1", request->n_choices);
+    int max_choices =
+        engine->options.max_sequences < REQUEST_MAX_CHOICES ? engine->options.max_sequences : REQUEST_MAX_CHOICES;
+    if (request->n_choices < 1 || request->n_choices > max_choices)
+        return status_fail(note, STATUS_LIMIT, "n %d is not within 1..%d", request->n_choices, max_choices);
+    if (request->n_choices > 1 && request->max_new < 1)
+        return status_fail(note, STATUS_INVALID, "n %d with max_tokens %d", request->n_choices, request->max_new);
     if (request->min_new < 0 || request->min_new > request->max_new)
         return status_fail(note, STATUS_INVALID, "min_tokens %d is not within 0..max_tokens %d", request->min_new,
                            request->max_new);
@@ -87,7 +92,7 @@ static int n_free_slots(const struct engine *engine) {
 static struct sequence *take_slot(struct engine *engine, struct request *request, uint32_t choice) {
     int slot = 0;
     while (engine->slots[slot].request) slot++;
-    engine->slots[slot] = (struct engine_slot){.request = request, .choice = choice, .last_step = -1};
+    engine->slots[slot] = (struct engine_slot){.request = request, .choice = choice};
     return &engine->sequences[slot];
 }
 
@@ -111,16 +116,21 @@ static void admit(struct engine *engine, struct request *request) {
         return;
     }
     struct sequence *sequence = take_slot(engine, request, 0);
-    *sequence = (struct sequence){.state = SEQ_WAITING,
-                                  .request_id = request->id,
-                                  .tokens = request->tokens,
-                                  .n_prompt = request->n_prompt,
-                                  .n_tokens = request->n_prompt,
-                                  .max_tokens = request->n_prompt + request->max_new,
-                                  .logits_from = logits_from(request),
-                                  .n_hidden = n_hidden(request),
-                                  .terms = {.arrival_ns = clock_now_ns(), .deadline_ns = request->deadline_ns},
-                                  .kv = sequence->kv};
+    for (int i = 1; i < request->n_choices; i++) take_slot(engine, request, (uint32_t)i);
+    *sequence =
+        (struct sequence){.state = SEQ_WAITING,
+                          .request_id = request->id,
+                          .tokens = request->tokens,
+                          .n_prompt = request->n_prompt,
+                          .n_tokens = request->n_prompt,
+                          .max_tokens = request->n_prompt + request->max_new,
+                          .logits_from = logits_from(request),
+                          .n_hidden = n_hidden(request),
+                          .terms = {.service_class = request->class_ == REQUEST_BATCH ? TERMS_BATCH : TERMS_INTERACTIVE,
+                                    .priority = request->priority,
+                                    .arrival_ns = clock_now_ns(),
+                                    .deadline_ns = request->deadline_ns},
+                          .kv = sequence->kv};
     kv_table_start(&sequence->kv, &request->salt, request->has_cache);
     engine->state.sequences[engine->state.n_sequences++] = sequence;
     engine->stats.n_admitted++;

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -88,9 +89,16 @@ struct request {
     struct status_note note;                            /* why it was refused or cut */
 
     /* The engine's own. */
-    int n_unfinished; /* choices */
-    int n_told;       /* tokens of all choices */
+    int n_unfinished;  /* choices */
+    int n_told;        /* tokens of all choices */
+    bool is_forked;    /* the choices beside the first have sequences of their own */
+    int64_t last_step; /* that had rows of it */
 };
+
+/* The tokens of a choice, the prompt in front. */
+static inline uint32_t *message_tokens(const struct request *request, uint32_t choice) {
+    return request->tokens + (size_t)choice * ((size_t)request->n_prompt + (size_t)request->max_new);
+}
 
 enum command_kind { COMMAND_SUBMIT, COMMAND_CANCEL, COMMAND_STOP_ENGINE };
 

@@ -47,23 +47,38 @@ static void count_finish(struct engine_stats *stats, enum finish_reason reason) 
     stats->n_unread += reason == FINISH_UNREAD;
 }
 
+/* The choice's slot is free again, and the client hears of it. */
+static void end_choice(struct engine *engine, struct engine_slot *slot, enum finish_reason reason, int n_new) {
+    struct request *request = slot->request;
+    request->choices[slot->choice] = (struct request_choice){reason, n_new};
+    request->stats.n_new_tokens += n_new;
+    request->n_unfinished--;
+    slot->request = NULL;
+    outbox_send(engine, &(struct event){.kind = EVENT_CHOICE_FINISHED,
+                                        .request_id = request->id,
+                                        .owner = request->owner,
+                                        .choice = slot->choice,
+                                        .reason = reason});
+}
+
+/* Choices that never became sequences end with the first. */
+static void end_unborn(struct engine *engine, const struct request *request, enum finish_reason reason) {
+    if (request->is_forked || request->n_choices == 1) return;
+    for (int i = 0; i < engine->options.max_sequences; i++)
+        if (engine->slots[i].request == request) end_choice(engine, &engine->slots[i], reason, 0);
+}
+
 void outbox_finish(struct engine *engine, struct sequence *sequence, enum finish_reason reason) {
     struct engine_slot *slot = engine_slot_of(engine, sequence);
     struct request *request = slot->request;
     uint32_t choice = slot->choice;
-    int n_new = sequence->n_tokens - sequence->n_prompt;
-    request->choices[choice] = (struct request_choice){reason, n_new};
-    request->stats.n_new_tokens += n_new;
+    request->stats.n_preemptions += sequence->n_preempted;
     if (choice == 0) request->stats.n_cached_tokens = sequence->n_cached_tokens;
     engine->n_cancelled -= sequence->is_cancelled;
-    slot->request = NULL;
+    end_choice(engine, slot, reason, sequence->n_tokens - sequence->n_prompt);
+    end_unborn(engine, request, reason);
     commit_retire(sequence, &engine->state);
-    outbox_send(engine, &(struct event){.kind = EVENT_CHOICE_FINISHED,
-                                        .request_id = request->id,
-                                        .owner = request->owner,
-                                        .choice = choice,
-                                        .reason = reason});
-    if (--request->n_unfinished > 0) return;
+    if (request->n_unfinished > 0) return;
     count_finish(&engine->stats, reason);
     outbox_send_home(engine, request, (struct event){.kind = EVENT_FINISHED, .choice = choice, .reason = reason});
 }

@@ -47,9 +47,10 @@ struct model_batch step_batch_build(struct step_batch *step, const struct plan *
     for (int i = 0; i < plan->n_items; i++) {
         const struct plan_item *item = &plan->items[i];
         const struct sequence *sequence = item->sequence;
-        int hidden_from = sequence->n_prompt - sequence->n_hidden;
         struct batch_sequence *laid_out = &step->sequences[i];
         *laid_out = (struct batch_sequence){.row_begin = row, .n_rows = item->to - item->from, .first_pos = item->from};
+        int hidden_from = sequence->n_prompt - sequence->n_hidden;
+        if (hidden_from < sequence->n_done) hidden_from = sequence->n_done; /* made before it was preempted */
         for (int g = 0; g < groups->n_groups; g++) laid_out->blocks[g] = sequence->kv.blocks[g];
         lay_out_slots(step, item, groups, row);
         for (int pos = item->from; pos < item->to; pos++, row++) {

@@ -20,7 +20,7 @@ void step_work_add(struct phase_work *work, const struct engine *engine, const s
     const struct model_config *model = &engine->model;
     const struct kv_layout *layout = &engine->store.stores[0].layout; /* a token of a layer is the same in all groups */
     double layer_bytes = (double)kv_layout_token_bytes(layout) / layout->n_layers;
-    double token_bytes = layer_bytes * model->n_layers, q_dim = (double)model->n_heads * model->head_dim;
+    double q_dim = (double)model->n_heads * model->head_dim;
     int n_rows = item->to - item->from, window = -1;
     double n_keys = 0, n_distinct = 0;
     work->flops +=
@@ -34,5 +34,5 @@ void step_work_add(struct phase_work *work, const struct engine *engine, const s
         work->bytes_read += layer_bytes * n_distinct;
     }
     work->bytes_read += (double)engine->weight_bytes * n_rows / engine->plan.n_rows;
-    work->kv_bytes_written += token_bytes * n_rows;
+    work->kv_bytes_written += layer_bytes * model->n_layers * n_rows;
 }

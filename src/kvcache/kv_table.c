@@ -161,6 +161,14 @@ enum status kv_table_grow(struct kv_table *table, int n_tokens) {
     return STATUS_OK;
 }
 
+int kv_table_grow_some(struct kv_table *table, int n_tokens) {
+    int block_tokens = table->groups->block_tokens, n = kv_table_n_missing(table, n_tokens);
+    for (int g = 0; g < table->groups->n_groups; g++)
+        if (block_pool_n_available(pool_of(table, g)) < n) n = block_pool_n_available(pool_of(table, g));
+    if (kv_table_grow(table, (table->n_blocks + n) * block_tokens)) BUG("a pool has fewer blocks than it said");
+    return table->n_blocks * block_tokens < n_tokens ? table->n_blocks * block_tokens : n_tokens;
+}
+
 void kv_table_trim(struct kv_table *table, int n_computed) {
     for (int g = 1; g < table->groups->n_groups; g++)
         drop_before(table, g, kv_groups_first_block(table->groups, g, n_computed));
@@ -180,6 +188,40 @@ void kv_table_release(struct kv_table *table) {
 int kv_table_n_held(const struct kv_table *table, int group) {
     int n = table->n_blocks - table->first[group];
     return n > 0 ? n : 0;
+}
+
+/* ---- fork ---- */
+
+static void share_entries(struct kv_table *table, const struct kv_table *parent, int group, int n) {
+    table->first[group] = parent->first[group] < n ? parent->first[group] : n;
+    for (int b = 0; b < n; b++) {
+        table->blocks[group][b] = parent->blocks[group][b];
+        if (b >= table->first[group]) block_pool_acquire(pool_of(table, group), table->blocks[group][b]);
+    }
+}
+
+enum status kv_table_fork(struct kv_table *table, struct kv_table *parent, int n_tokens) {
+    const struct kv_groups *groups = table->groups;
+    int n_full = n_tokens / groups->block_tokens;
+    bool has_copy = n_tokens % groups->block_tokens != 0;
+    REQUIRE(table->n_blocks == 0 && !parent->has_copy && parent->n_blocks >= n_full + has_copy);
+    for (int g = 0; has_copy && g < groups->n_groups; g++)
+        if (block_pool_n_available(pool_of(table, g)) < 1) return STATUS_LIMIT;
+    if (parent->n_published < n_full) parent->n_published = n_full; /* without a cache: shared, so final from now on */
+    REQUIRE(parent->n_published == n_full);
+    table->has_cache = parent->has_cache;
+    table->chain = parent->chain;
+    table->n_blocks = table->n_published = n_full;
+    for (int g = 0; g < groups->n_groups; g++) {
+        share_entries(table, parent, g, n_full);
+        if (!has_copy) continue;
+        table->copy_from[g] = parent->blocks[g][n_full];
+        block_pool_acquire(pool_of(table, g), table->copy_from[g]);
+    }
+    table->has_copy = has_copy;
+    table->copy_to = n_full;
+    if (has_copy && kv_table_grow(table, n_tokens)) BUG("a block that was counted is not there");
+    return STATUS_OK;
 }
 
 /* ---- publish ---- */

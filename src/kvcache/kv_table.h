@@ -51,6 +51,9 @@ void kv_table_find(struct kv_table *table, struct prefix_tokens tokens, int n_co
  * then. */
 WARN_UNUSED enum status kv_table_grow(struct kv_table *table, int n_tokens);
 
+/* As many of them as are to be had. Returns how many positions have slots then, at most n_tokens. */
+int kv_table_grow_some(struct kv_table *table, int n_tokens);
+
 /* Blocks that grow would take from every group. */
 int kv_table_n_missing(const struct kv_table *table, int n_tokens);
 
@@ -59,6 +62,11 @@ void kv_table_trim(struct kv_table *table, int n_computed);
 
 /* The pending copy has been made, or is given up: then the entry holds nothing known. */
 void kv_table_end_copy(struct kv_table *table);
+
+/* table, which is empty, gets what parent has of positions < n_tokens, all of them computed and published: full blocks
+ * are shared, of a block that is not full a copy is pending. Errors: STATUS_LIMIT if there is no block for the copy;
+ * nothing has changed then. */
+WARN_UNUSED enum status kv_table_fork(struct kv_table *table, struct kv_table *parent, int n_tokens);
 
 /* tokens: those computed. Blocks that they fill become findable; one whose content is findable already is swapped for
  * it, as equal prefixes have equal bits. */

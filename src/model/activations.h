@@ -9,12 +9,13 @@
 struct activations {
     int max_rows, max_logit_rows;
     struct tensor_ref hidden;                  /* [max_rows][d_model] the residual stream */
-    struct tensor_ref normed;                  /* [max_rows][d_model] */
+    struct tensor_ref part;                    /* [max_rows][d_model] what a part of a layer adds to it */
     struct tensor_ref q, heads;                /* [max_rows][n_heads * head_dim] */
     struct tensor_ref k, v;                    /* [max_rows][n_kv_heads * head_dim] */
-    struct tensor_ref gate, up;                /* [max_rows][d_ff] */
+    struct tensor_ref gate;                    /* [max_rows][d_ff] */
     struct tensor_ref angles[MODEL_MAX_ROPES]; /* [max_rows][2 * n_pairs] */
     struct tensor_ref logit_hidden;            /* [max_logit_rows][d_model] */
+    struct tensor_ref logit_angles;            /* [max_logit_rows][2 * n_pairs] of the last layer */
     struct tensor_ref logits;                  /* [max_logit_rows][n_vocab] */
 };
 

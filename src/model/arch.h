@@ -7,13 +7,18 @@
 #include "model/activations.h"
 #include "model/model_weights.h"
 
-/* Everything a step touches. */
+/* Everything a step touches, and how far it is. */
 struct arch_step {
     struct layer_ops *ops;
     const struct model_config *config;
     const struct model_weights *weights;
     const struct activations *act;
-    const struct model_batch *batch;
+    const struct model_batch *batch; /* all rows: their K and V are stored in every layer */
+    const struct model_batch *kept;  /* those whose logits are wanted; the last layer drops the others */
+
+    struct tensor_ref hidden; /* the residual stream of the rows that are left; n_rows 0: the step is over */
+    struct tensor_ref part;   /* what the last part made; n_cols 0: it is in hidden already */
+    const struct weight *part_norm;
 };
 
 struct arch {
@@ -23,31 +28,27 @@ struct arch {
     /* Own keys, after model_config_read. Errors: STATUS_FORMAT. */
     enum status (*read_config)(struct model_config *config, const struct gguf *gguf, struct status_note *note);
 
-    /* One layer: reads and writes act->hidden, stores K and V of every row. */
-    void (*run_layer)(const struct arch_step *step, int layer);
+    /* One layer: takes hidden on, stores K and V of every row. */
+    void (*run_layer)(struct arch_step *step, int layer);
 };
 
 extern const struct arch arch_llama, arch_gemma3, arch_qwen2, arch_qwen3;
 
-/* The pieces that layers share. */
+/* The pieces that layers share. A part's output waits in step->part until the next reader of hidden adds it. */
 
-/* normed = norm(hidden) */
-void arch_norm(const struct arch_step *step, const struct weight *weight);
+/* part = attention(norm(hidden)) * attn_out; K and V stored. In the last layer only the kept rows go on. */
+void arch_attention(struct arch_step *step, int layer);
 
-/* q, k, v = normed times their weights; rotated, q scaled; K and V stored; heads = attention; normed = heads * attn_out
- */
-void arch_attention(const struct arch_step *step, int layer);
+/* part = down(act(gate(norm(hidden))) * up(norm(hidden))) */
+void arch_feed_forward(struct arch_step *step, int layer, enum gate_kind kind);
 
-/* normed = down(act(gate(normed)) * up(normed)) */
-void arch_feed_forward(const struct arch_step *step, int layer, enum gate_kind kind);
+/* hidden += norm(part); norm NULL: hidden += part */
+void arch_add_part(struct arch_step *step, const struct weight *norm);
 
-/* normed = norm(normed), for architectures that norm what a part adds */
-void arch_post_norm(const struct arch_step *step, const struct weight *weight);
+/* What reads norm(hidden) next: it adds the part on the way. */
+struct matmul_input arch_input(struct arch_step *step, const struct weight *norm);
 
-/* A whole layer of the common kind: norm, attention, residual, norm, SwiGLU, residual. */
-void arch_run_pre_norm_layer(const struct arch_step *step, int layer);
-
-/* hidden += normed */
-void arch_add_residual(const struct arch_step *step);
+/* A whole layer of the common kind: attention, residual, SwiGLU, residual. */
+void arch_run_pre_norm_layer(struct arch_step *step, int layer);
 
 #endif

@@ -30,16 +30,12 @@ static enum status read_config(struct model_config *config, const struct gguf *g
     return STATUS_OK;
 }
 
-static void run_layer(const struct arch_step *step, int layer) {
+static void run_layer(struct arch_step *step, int layer) {
     const struct layer_weights *weights = &step->weights->layers[layer];
-    arch_norm(step, &weights->attn_norm);
     arch_attention(step, layer);
-    arch_post_norm(step, &weights->post_attn_norm);
-    arch_add_residual(step);
-    arch_norm(step, &weights->ffn_norm);
+    arch_add_part(step, &weights->post_attn_norm);
     arch_feed_forward(step, layer, GATE_GELU);
-    arch_post_norm(step, &weights->post_ffn_norm);
-    arch_add_residual(step);
+    arch_add_part(step, &weights->post_ffn_norm);
 }
 
 const struct arch arch_gemma3 = {.name = "gemma3",

@@ -7,12 +7,11 @@
 #include "kernels/dequantize.h"
 #include "kernels/pack.h"
 #include "model/cpu_attention.h"
+#include "model/cpu_matmul.h"
 
 #define MAX_BUFFERS 32
-#define STRIP_MIN_COLS 32   /* two tiles: what the panel kernels work on */
-#define STRIPS_PER_THREAD 6 /* enough to even out, few enough to claim cheaply */
-#define ROWS_PER_TASK 16    /* of row-wise operations */
-#define SMALL_WORK 8192     /* elements below which waking others costs more than it saves */
+#define ROWS_PER_TASK 16 /* of row-wise operations */
+#define SMALL_WORK 8192  /* elements below which waking others costs more than it saves */
 
 struct buffer {
     char *bytes;
@@ -26,9 +25,7 @@ struct cpu_ops {
     struct group_store *store;
     struct buffer buffers[MAX_BUFFERS];
     int n_buffers;
-    int max_rows, max_k;
-    void *act_memory; /* of act_q8, for max_rows x max_k */
-    size_t act_bytes;
+    struct cpu_matmul matmul;
 };
 
 static struct cpu_ops *self(struct layer_ops *ops) {
@@ -51,8 +48,8 @@ static int buffer_create(struct layer_ops *ops, size_t n_bytes) {
     return cpu->n_buffers++;
 }
 
-static void tensor_fetch(struct layer_ops *ops, struct tensor_ref from, float *to) {
-    memcpy(to, at(self(ops), from), (size_t)from.n_rows * (size_t)from.n_cols * sizeof(float));
+static const float *tensor_read(struct layer_ops *ops, struct tensor_ref from) {
+    return at(self(ops), from);
 }
 
 /* ---- row-wise operations: tasks of ROWS_PER_TASK rows ---- */
@@ -62,16 +59,11 @@ struct row_job {
     void (*run)(const struct row_job *job, int row_begin, int n_rows);
     int n_rows, n_cols;
     float *x, *out;
-    const float *y;
     const struct weight *weight;
     const uint32_t *ids;
     const int32_t *numbers;
     const struct rope *rope;
-    int head_dim, n_pairs;
     float factor;
-    struct act_q8 act;
-    gate_fn *gate;
-    rope_fn *turn;
 };
 
 static void row_task(void *arg, int task_idx, int worker_idx) {
@@ -121,91 +113,6 @@ static void embed(struct layer_ops *ops, const struct weight *table, const uint3
     run_rows(&job);
 }
 
-static void norm_rows(const struct row_job *job, int row_begin, int n_rows) {
-    int width = job->weight->k, n_pieces = n_rows * (job->n_cols / width);
-    size_t off = (size_t)row_begin * (size_t)job->n_cols;
-    job->cpu->kernels->rms_norm(job->x + off, job->weight->packed, job->factor, job->out + off, n_pieces, width);
-}
-
-static void rms_norm(struct layer_ops *ops, struct tensor_ref x, const struct weight *weight, float eps,
-                     struct tensor_ref out) {
-    struct row_job job = {.cpu = self(ops),
-                          .run = norm_rows,
-                          .n_rows = x.n_rows,
-                          .n_cols = x.n_cols,
-                          .x = at(self(ops), x),
-                          .out = at(self(ops), out),
-                          .weight = weight,
-                          .factor = eps};
-    REQUIRE(x.n_cols % weight->k == 0 && x.n_cols == out.n_cols && x.n_rows == out.n_rows);
-    run_rows(&job);
-}
-
-static void bias_rows(const struct row_job *job, int row_begin, int n_rows) {
-    for (int i = row_begin; i < row_begin + n_rows; i++)
-        job->cpu->kernels->add(job->x + (size_t)i * (size_t)job->n_cols, job->weight->packed, job->n_cols);
-}
-
-static void add_bias(struct layer_ops *ops, struct tensor_ref x, const struct weight *bias) {
-    struct row_job job = {.cpu = self(ops),
-                          .run = bias_rows,
-                          .n_rows = x.n_rows,
-                          .n_cols = x.n_cols,
-                          .x = at(self(ops), x),
-                          .weight = bias};
-    REQUIRE(x.n_cols == bias->k);
-    run_rows(&job);
-}
-
-static void add_rows(const struct row_job *job, int row_begin, int n_rows) {
-    size_t off = (size_t)row_begin * (size_t)job->n_cols;
-    job->cpu->kernels->add(job->x + off, job->y + off, (int64_t)n_rows * job->n_cols);
-}
-
-static void add(struct layer_ops *ops, struct tensor_ref x, struct tensor_ref y) {
-    struct row_job job = {.cpu = self(ops),
-                          .run = add_rows,
-                          .n_rows = x.n_rows,
-                          .n_cols = x.n_cols,
-                          .x = at(self(ops), x),
-                          .y = at(self(ops), y)};
-    REQUIRE(x.n_rows == y.n_rows && x.n_cols == y.n_cols);
-    run_rows(&job);
-}
-
-static void scale_rows(const struct row_job *job, int row_begin, int n_rows) {
-    float *x = job->x + (size_t)row_begin * (size_t)job->n_cols;
-    for (int64_t i = 0; i < (int64_t)n_rows * job->n_cols; i++) x[i] *= job->factor;
-}
-
-static void scale(struct layer_ops *ops, struct tensor_ref x, float factor) {
-    struct row_job job = {.cpu = self(ops),
-                          .run = scale_rows,
-                          .n_rows = x.n_rows,
-                          .n_cols = x.n_cols,
-                          .x = at(self(ops), x),
-                          .factor = factor};
-    run_rows(&job);
-}
-
-static void gate_rows(const struct row_job *job, int row_begin, int n_rows) {
-    size_t off = (size_t)row_begin * (size_t)job->n_cols;
-    job->gate(job->x + off, job->y + off, (int64_t)n_rows * job->n_cols);
-}
-
-static void gate(struct layer_ops *ops, enum gate_kind kind, struct tensor_ref gate_ref, struct tensor_ref up) {
-    struct cpu_ops *cpu = self(ops);
-    struct row_job job = {.cpu = cpu,
-                          .run = gate_rows,
-                          .n_rows = up.n_rows,
-                          .n_cols = up.n_cols,
-                          .x = at(cpu, gate_ref),
-                          .y = at(cpu, up),
-                          .gate = kind == GATE_SILU ? cpu->kernels->gate_silu : cpu->kernels->gate_gelu};
-    REQUIRE(up.n_rows == gate_ref.n_rows && up.n_cols == gate_ref.n_cols);
-    run_rows(&job);
-}
-
 static void gather_row_range(const struct row_job *job, int row_begin, int n_rows) {
     for (int i = row_begin; i < row_begin + n_rows; i++)
         memcpy(job->out + (size_t)i * (size_t)job->n_cols, job->x + (size_t)job->numbers[i] * (size_t)job->n_cols,
@@ -250,106 +157,120 @@ static void rope_angles(struct layer_ops *ops, const struct rope *rope, const in
     run_rows(&job);
 }
 
-static void turn_rows(const struct row_job *job, int row_begin, int n_rows) {
-    for (int i = row_begin; i < row_begin + n_rows; i++)
-        job->turn(job->x + (size_t)i * (size_t)job->n_cols, job->y + (size_t)i * 2 * (size_t)job->n_pairs,
-                  job->n_cols / job->head_dim, job->head_dim, job->n_pairs);
-}
+/* ---- queries, keys, values ---- */
 
-static void rope(struct layer_ops *ops, struct tensor_ref x, struct tensor_ref angles, bool is_halves, int head_dim) {
-    struct cpu_ops *cpu = self(ops);
-    struct row_job job = {.cpu = cpu,
-                          .run = turn_rows,
-                          .n_rows = x.n_rows,
-                          .n_cols = x.n_cols,
-                          .x = at(cpu, x),
-                          .y = at(cpu, angles),
-                          .head_dim = head_dim,
-                          .n_pairs = angles.n_cols / 2,
-                          .turn = is_halves ? cpu->kernels->rope_halves : cpu->kernels->rope_pairs};
-    REQUIRE(x.n_rows == angles.n_rows && x.n_cols % head_dim == 0 && angles.n_cols <= head_dim);
-    run_rows(&job);
-}
-
-/* ---- matrix products: tasks of a strip of columns, all rows ---- */
-
-struct product {
-    const struct weight *weight;
-    float *out;
-    int n_out;      /* columns of out */
-    int strip_cols; /* a multiple of GEMM_TILE_COLS */
-    int n_strips;
-    gemm_q8_fn *run_q8; /* one of the two */
-    gemm_float_fn *run_float;
+struct finish_tensor {
+    float *x;
+    const float *angles; /* NULL: not rotated */
+    const struct weight *bias, *norm;
+    float scale;
+    int n_rows, n_cols, n_pairs;
 };
 
-struct matmul_job {
-    const float *x;
-    struct act_q8 act;
-    int n_rows, k, n_products;
-    struct product products[LAYER_OPS_MAX_MATMULS];
+struct finish_job {
+    const struct kernel_table *kernels;
+    rope_fn *turn;
+    float eps;
+    int head_dim, n_tensors;
+    struct finish_tensor tensors[LAYER_OPS_MAX_MATMULS];
 };
 
-static void matmul_task(void *arg, int task_idx, int worker_idx) {
-    const struct matmul_job *job = arg;
-    const struct product *product = job->products;
+static void finish_row(const struct finish_job *job, const struct finish_tensor *tensor, int row) {
+    const struct kernel_table *kernels = job->kernels;
+    int n_cols = tensor->n_cols, n_heads = n_cols / job->head_dim, n_pairs = tensor->n_pairs;
+    float *x = tensor->x + (size_t)row * (size_t)n_cols;
+    if (tensor->bias->k) kernels->add(x, tensor->bias->packed, n_cols);
+    if (tensor->norm->k) kernels->rms_norm(x, tensor->norm->packed, job->eps, x, n_heads, job->head_dim);
+    if (tensor->angles)
+        job->turn(x, tensor->angles + (size_t)row * 2 * (size_t)n_pairs, n_heads, job->head_dim, n_pairs);
+    for (int i = 0; tensor->scale != 1 && i < n_cols; i++) x[i] *= tensor->scale;
+}
+
+static void finish_task(void *arg, int task_idx, int worker_idx) {
+    const struct finish_job *job = arg;
+    int begin = task_idx * ROWS_PER_TASK, end = begin + ROWS_PER_TASK;
     (void)worker_idx;
-    while (task_idx >= product->n_strips) task_idx -= product++->n_strips;
-    int col = task_idx * product->strip_cols, n_cols = product->n_out - col;
-    if (n_cols > product->strip_cols) n_cols = product->strip_cols;
-    const char *tiles = (const char *)product->weight->packed +
-                        pack_tile_bytes(product->weight->tile_dtype, job->k) * (size_t)(col / GEMM_TILE_COLS);
-    if (product->run_q8)
-        product->run_q8(tiles, &job->act, product->out + col, product->n_out, job->n_rows, n_cols, job->k);
-    else
-        product->run_float(tiles, job->x, job->k, product->out + col, product->n_out, job->n_rows, n_cols, job->k);
+    for (int t = 0; t < job->n_tensors; t++)
+        for (int row = begin; row < end && row < job->tensors[t].n_rows; row++) finish_row(job, &job->tensors[t], row);
 }
 
-static void quantize_rows(const struct row_job *job, int row_begin, int n_rows) {
-    struct act_q8 act = act_q8_from_row(job->act, row_begin, job->n_cols);
-    const struct kernel_table *kernels = job->cpu->kernels;
-    quantize_q8_fn *quantize = act.q_low ? kernels->quantize_q16 : kernels->quantize_q8;
-    quantize(job->x + (size_t)row_begin * (size_t)job->n_cols, &act, n_rows, job->n_cols);
+static struct finish_tensor finish_tensor_of(struct cpu_ops *cpu, const struct heads_finish *from, int head_dim) {
+    struct tensor_ref x = from->x, angles = from->angles;
+    REQUIRE(x.n_cols % head_dim == 0 && angles.n_cols <= head_dim && (!angles.n_cols || angles.n_rows == x.n_rows));
+    REQUIRE((!from->bias->k || from->bias->k == x.n_cols) && (!from->norm->k || from->norm->k == head_dim));
+    return (struct finish_tensor){.x = at(cpu, x),
+                                  .angles = angles.n_cols ? at(cpu, angles) : NULL,
+                                  .bias = from->bias,
+                                  .norm = from->norm,
+                                  .scale = from->scale,
+                                  .n_rows = x.n_rows,
+                                  .n_cols = x.n_cols,
+                                  .n_pairs = angles.n_cols / 2};
 }
 
-static int strip_cols_of(const struct cpu_ops *cpu, int n_cols_in_all) {
-    int n_strips = thread_pool_n_threads(cpu->pool) * STRIPS_PER_THREAD;
-    int cols = (n_cols_in_all + n_strips - 1) / n_strips;
-    return (cols + STRIP_MIN_COLS - 1) / STRIP_MIN_COLS * STRIP_MIN_COLS;
-}
-
-static void matmul(struct layer_ops *ops, struct tensor_ref x, int n_weights, const struct weight *const *weights,
-                   const struct tensor_ref *outs) {
+static void finish_heads(struct layer_ops *ops, int n_tensors, const struct heads_finish *tensors, float eps,
+                         bool is_halves, int head_dim) {
     struct cpu_ops *cpu = self(ops);
-    struct matmul_job job = {.x = at(cpu, x), .n_rows = x.n_rows, .k = x.n_cols, .n_products = n_weights};
-    REQUIRE(n_weights >= 1 && n_weights <= LAYER_OPS_MAX_MATMULS && x.n_rows <= cpu->max_rows &&
-            x.n_cols <= cpu->max_k);
-    bool needs_q8 = false;
-    int n_cols_in_all = 0, n_tasks = 0;
-    for (int i = 0; i < n_weights; i++) n_cols_in_all += weights[i]->n_out;
+    struct finish_job job = {.kernels = cpu->kernels,
+                             .turn = is_halves ? cpu->kernels->rope_halves : cpu->kernels->rope_pairs,
+                             .eps = eps,
+                             .head_dim = head_dim,
+                             .n_tensors = n_tensors};
+    int64_t n_elements = 0;
+    int n_rows = 0;
+    REQUIRE(n_tensors <= LAYER_OPS_MAX_MATMULS);
+    for (int t = 0; t < n_tensors; t++) {
+        job.tensors[t] = finish_tensor_of(cpu, &tensors[t], head_dim);
+        if (job.tensors[t].n_rows > n_rows) n_rows = job.tensors[t].n_rows;
+        n_elements += (int64_t)job.tensors[t].n_rows * job.tensors[t].n_cols;
+    }
+    int n_tasks = (n_rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
+    if (n_elements < SMALL_WORK)
+        for (int i = 0; i < n_tasks; i++) finish_task(&job, i, 0);
+    else
+        thread_pool_run(cpu->pool, finish_task, &job, n_tasks);
+}
+
+/* ---- matrix products ---- */
+
+static struct cpu_matmul_input input_of(struct cpu_ops *cpu, const struct matmul_input *input) {
+    struct tensor_ref x = input->x, add = input->add;
+    REQUIRE(!add.n_cols || (add.n_cols == x.n_cols && add.n_rows == x.n_rows));
+    return (struct cpu_matmul_input){.x = at(cpu, x),
+                                     .add = add.n_cols ? at(cpu, add) : NULL,
+                                     .add_norm = input->add_norm,
+                                     .norm = input->norm,
+                                     .eps = input->eps,
+                                     .n_rows = x.n_rows,
+                                     .k = x.n_cols};
+}
+
+static void read_input(struct layer_ops *ops, const struct matmul_input *input, struct tensor_ref out) {
+    struct cpu_ops *cpu = self(ops);
+    struct cpu_matmul_input own = input_of(cpu, input);
+    REQUIRE(out.n_cols == own.k && out.n_rows == own.n_rows);
+    cpu_matmul_read_input(&cpu->matmul, &own, at(cpu, out));
+}
+
+static void matmul(struct layer_ops *ops, const struct matmul_input *input, int n_weights,
+                   const struct weight *const *weights, const struct tensor_ref *outs) {
+    struct cpu_ops *cpu = self(ops);
+    struct cpu_matmul_input own = input_of(cpu, input);
+    float *own_outs[LAYER_OPS_MAX_MATMULS];
+    REQUIRE(n_weights >= 1 && n_weights <= LAYER_OPS_MAX_MATMULS);
     for (int i = 0; i < n_weights; i++) {
-        struct product *product = &job.products[i];
-        REQUIRE(weights[i]->k == x.n_cols && outs[i].n_cols == weights[i]->n_out && outs[i].n_rows == x.n_rows);
-        *product = (struct product){.weight = weights[i],
-                                    .out = at(cpu, outs[i]),
-                                    .n_out = weights[i]->n_out,
-                                    .strip_cols = strip_cols_of(cpu, n_cols_in_all),
-                                    .run_q8 = kernel_table_gemm_q8(cpu->kernels, weights[i]->tile_dtype),
-                                    .run_float = kernel_table_gemm_float(cpu->kernels, weights[i]->tile_dtype)};
-        REQUIRE(product->run_q8 || product->run_float);
-        REQUIRE(weights[i]->act_form == weights[0]->act_form);
-        product->n_strips = (product->n_out + product->strip_cols - 1) / product->strip_cols;
-        n_tasks += product->n_strips;
-        needs_q8 |= product->run_q8 != NULL;
+        REQUIRE(outs[i].n_cols == weights[i]->n_out && outs[i].n_rows == own.n_rows);
+        own_outs[i] = at(cpu, outs[i]);
     }
-    if (needs_q8) {
-        enum act_q8_form form = weights[0]->act_form;
-        job.act = act_q8_at(cpu->act_memory, form, x.n_rows, x.n_cols);
-        struct row_job rows = {
-            .cpu = cpu, .run = quantize_rows, .n_rows = x.n_rows, .n_cols = x.n_cols, .x = at(cpu, x), .act = job.act};
-        run_rows(&rows);
-    }
-    thread_pool_run(cpu->pool, matmul_task, &job, n_tasks);
+    cpu_matmul_run(&cpu->matmul, &own, n_weights, weights, own_outs);
+}
+
+static void matmul_gated(struct layer_ops *ops, const struct matmul_input *input, const struct weight *gate,
+                         const struct weight *up, enum gate_kind kind, struct tensor_ref out) {
+    struct cpu_ops *cpu = self(ops);
+    struct cpu_matmul_input own = input_of(cpu, input);
+    REQUIRE(out.n_cols == gate->n_out && out.n_rows == own.n_rows);
+    cpu_matmul_run_gated(&cpu->matmul, &own, gate, up, kind, at(cpu, out));
 }
 
 /* ---- KV ---- */
@@ -377,37 +298,30 @@ enum status cpu_ops_create(struct layer_ops **out_ops, struct thread_pool *pool,
     *out_ops = NULL;
     if (!cpu) return STATUS_NOMEM;
     *cpu = (struct cpu_ops){.ops = {.buffer_create = buffer_create,
-                                    .tensor_fetch = tensor_fetch,
+                                    .tensor_read = tensor_read,
                                     .embed = embed,
-                                    .rms_norm = rms_norm,
+                                    .read_input = read_input,
                                     .matmul = matmul,
-                                    .add_bias = add_bias,
-                                    .add = add,
-                                    .scale = scale,
+                                    .matmul_gated = matmul_gated,
                                     .rope_angles = rope_angles,
-                                    .rope = rope,
+                                    .finish_heads = finish_heads,
                                     .kv_store = kv_store,
                                     .attention = attention,
-                                    .gate = gate,
                                     .gather_rows = gather_rows},
                             .pool = pool,
                             .kernels = kernels,
-                            .store = store,
-                            .max_rows = max_rows,
-                            .max_k = max_k};
-    cpu->act_bytes = act_q8_bytes(ACT_INT16, max_rows, (max_k + ACT_Q8_BLOCK - 1) / ACT_Q8_BLOCK * ACT_Q8_BLOCK);
-    cpu->act_memory = mem_map_pages(cpu->act_bytes);
+                            .store = store};
     *out_ops = &cpu->ops;
-    if (cpu->act_memory) return STATUS_OK;
-    cpu_ops_destroy(out_ops);
-    return STATUS_NOMEM;
+    enum status status = cpu_matmul_init(&cpu->matmul, pool, kernels, max_rows, max_k);
+    if (status) cpu_ops_destroy(out_ops);
+    return status;
 }
 
 void cpu_ops_destroy(struct layer_ops **ops) {
     struct cpu_ops *cpu = self(*ops);
     if (!cpu) return;
     for (int i = 0; i < cpu->n_buffers; i++) mem_unmap_pages(cpu->buffers[i].bytes, cpu->buffers[i].n_bytes);
-    mem_unmap_pages(cpu->act_memory, cpu->act_bytes);
+    cpu_matmul_deinit(&cpu->matmul);
     mem_free(cpu);
     *ops = NULL;
 }

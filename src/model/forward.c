@@ -18,7 +18,8 @@ struct forward {
     struct model_weights weights;
     struct activations act;
     struct layer_ops *ops;
-    forward_watch_fn *watch; /* may be NULL */
+    struct batch_sequence *kept_sequences; /* [max_logit_rows] */
+    forward_watch_fn *watch;               /* may be NULL */
     void *watch_arg;
 };
 
@@ -76,6 +77,10 @@ enum status forward_create(struct forward **out_forward, const struct gguf *gguf
         if (!status)
             status = activations_init(&forward->act, forward->ops, &forward->config, limits->max_rows,
                                       limits->max_logit_rows);
+        if (!status) {
+            forward->kept_sequences = mem_alloc_array((size_t)limits->max_logit_rows, sizeof(struct batch_sequence));
+            if (!forward->kept_sequences) status = STATUS_NOMEM;
+        }
         if (status) status_fail(note, status, "no memory for steps of %d tokens", limits->max_rows);
     }
     *out_forward = forward;
@@ -88,6 +93,7 @@ void forward_destroy(struct forward **forward_ptr) {
     if (!forward) return;
     if (forward->ops) cpu_ops_destroy(&forward->ops);
     model_weights_deinit(&forward->weights);
+    mem_free(forward->kept_sequences);
     mem_free(forward);
     *forward_ptr = NULL;
 }
@@ -118,15 +124,25 @@ static void prepare_angles(struct forward *forward, const struct model_batch *ba
     }
 }
 
-static void compute_logits(struct forward *forward, const struct model_batch *batch, float *out_logits) {
-    struct layer_ops *ops = forward->ops;
-    struct tensor_ref rows = activations_rows(forward->act.logit_hidden, batch->n_logit_rows);
-    struct tensor_ref logits = activations_rows(forward->act.logits, batch->n_logit_rows);
-    ops->gather_rows(ops, activations_rows(forward->act.hidden, batch->n_rows), batch->logit_rows, rows);
-    ops->rms_norm(ops, rows, &forward->weights.output_norm, forward->config.norm_eps, rows);
-    const struct weight *const output[] = {&forward->weights.output};
-    ops->matmul(ops, rows, 1, output, &logits);
-    ops->tensor_fetch(ops, logits, out_logits);
+/* The rows whose logits are wanted, as a batch of their own: what the last layer's attention goes on with. */
+static struct model_batch keep_rows(struct forward *forward, const struct model_batch *batch) {
+    struct batch_sequence *kept = forward->kept_sequences;
+    const struct batch_sequence *from = batch->sequences, *last_from = NULL;
+    int n_kept = 0;
+    for (int i = 0; i < batch->n_logit_rows; i++) {
+        int row = batch->logit_rows[i];
+        while (row >= from->row_begin + from->n_rows) from++;
+        if (from == last_from && row == batch->logit_rows[i - 1] + 1) {
+            kept[n_kept - 1].n_rows++;
+            continue;
+        }
+        kept[n_kept] = *from;
+        kept[n_kept].row_begin = i;
+        kept[n_kept].n_rows = 1;
+        kept[n_kept++].first_pos = from->first_pos + row - from->row_begin;
+        last_from = from;
+    }
+    return (struct model_batch){.n_rows = batch->n_logit_rows, .n_sequences = n_kept, .sequences = kept};
 }
 
 void forward_watch(struct forward *forward, forward_watch_fn *watch, void *arg) {
@@ -134,25 +150,48 @@ void forward_watch(struct forward *forward, forward_watch_fn *watch, void *arg) 
     forward->watch_arg = arg;
 }
 
-void forward_hidden(struct forward *forward, const struct model_batch *batch, float *out) {
-    struct layer_ops *ops = forward->ops;
-    struct tensor_ref rows = activations_rows(forward->act.normed, batch->n_hidden_rows);
-    ops->gather_rows(ops, activations_rows(forward->act.hidden, batch->n_rows), batch->hidden_rows, rows);
-    ops->rms_norm(ops, rows, &forward->weights.output_norm, forward->config.norm_eps, rows);
-    ops->tensor_fetch(ops, rows, out);
+/* After the last layer. Where all rows were kept for their hidden states, those are in act->part from here on. */
+static const float *compute_logits(struct arch_step *step) {
+    struct layer_ops *ops = step->ops;
+    const struct model_batch *batch = step->batch;
+    const struct weight *const output[] = {&step->weights->output};
+    struct matmul_input input = arch_input(step, &step->weights->output_norm);
+    if (batch->n_hidden_rows) {
+        struct tensor_ref normed = activations_rows(step->act->part, batch->n_rows);
+        ops->read_input(ops, &input, normed);
+        input = (struct matmul_input){.x = activations_rows(step->act->logit_hidden, batch->n_logit_rows)};
+        if (batch->n_logit_rows) ops->gather_rows(ops, normed, batch->logit_rows, input.x);
+    }
+    struct tensor_ref logits = activations_rows(step->act->logits, batch->n_logit_rows);
+    if (batch->n_logit_rows) ops->matmul(ops, &input, 1, output, &logits);
+    return ops->tensor_read(ops, logits);
 }
 
-bool forward_run(struct forward *forward, const struct model_batch *batch, float *out_logits) {
+bool forward_run(struct forward *forward, const struct model_batch *batch, const float **out_logits) {
     REQUIRE(batch->n_rows >= 1 && batch->n_rows <= forward->act.max_rows);
     REQUIRE(batch->n_logit_rows <= forward->act.max_logit_rows);
-    struct arch_step step = {forward->ops, &forward->config, &forward->weights, &forward->act, batch};
+    struct model_batch kept = keep_rows(forward, batch);
+    bool keeps_all = batch->n_hidden_rows > 0 || batch->n_logit_rows == batch->n_rows;
+    struct arch_step step = {.ops = forward->ops,
+                             .config = &forward->config,
+                             .weights = &forward->weights,
+                             .act = &forward->act,
+                             .batch = batch,
+                             .kept = keeps_all ? batch : &kept,
+                             .hidden = activations_rows(forward->act.hidden, batch->n_rows)};
     prepare_angles(forward, batch);
-    forward->ops->embed(forward->ops, &forward->weights.embed, batch->tokens, forward->config.embed_scale,
-                        activations_rows(forward->act.hidden, batch->n_rows));
+    forward->ops->embed(forward->ops, &forward->weights.embed, batch->tokens, forward->config.embed_scale, step.hidden);
     for (int layer = 0; layer < forward->config.n_layers; layer++) {
         if (forward->watch && forward->watch(forward->watch_arg)) return false;
         forward->arch->run_layer(&step, layer);
     }
-    if (batch->n_logit_rows) compute_logits(forward, batch, out_logits);
+    *out_logits = compute_logits(&step);
     return true;
+}
+
+void forward_hidden(struct forward *forward, const struct model_batch *batch, float *out) {
+    struct layer_ops *ops = forward->ops;
+    struct tensor_ref rows = activations_rows(forward->act.hidden, batch->n_hidden_rows);
+    ops->gather_rows(ops, activations_rows(forward->act.part, batch->n_rows), batch->hidden_rows, rows);
+    memcpy(out, ops->tensor_read(ops, rows), (size_t)rows.n_rows * (size_t)rows.n_cols * sizeof(float));
 }

@@ -48,9 +48,9 @@ typedef bool forward_watch_fn(void *arg);
 void forward_watch(struct forward *forward, forward_watch_fn *watch, void *arg);
 
 /* Runs the batch: K and V of all rows enter the cache. False if it was abandoned: what the batch's slots hold is
- * undefined then, out_logits is untouched.
- * out_logits: [batch->n_logit_rows][n_vocab], written by the call. */
-bool forward_run(struct forward *forward, const struct model_batch *batch, float *out_logits);
+ * undefined then, and so is *out_logits.
+ * *out_logits: [batch->n_logit_rows][n_vocab], valid until the next call. */
+bool forward_run(struct forward *forward, const struct model_batch *batch, const float **out_logits);
 
 /* After forward_run of the same batch: hidden states of its hidden_rows after the output norm.
  * out: [batch->n_hidden_rows][d_model] */

@@ -6,6 +6,7 @@ void commit_rows(const struct plan_item *item) {
     struct sequence *sequence = item->sequence;
     REQUIRE(item->from == sequence->n_computed);
     sequence->n_computed = item->to;
+    if (sequence->n_done < item->to) sequence->n_done = item->to;
     kv_table_publish(&sequence->kv, (struct prefix_tokens){sequence->tokens, NULL, sequence->n_computed});
 }
 

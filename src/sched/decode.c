@@ -28,6 +28,8 @@ void decode_plan(struct plan *plan, const struct plan_state *state) {
     for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
         if (sequence->is_cancelled || sequence->is_paused) continue;
+        bool has_slot = kv_table_n_missing(&sequence->kv, sequence->n_computed + 1) == 0;
+        if (sequence_is_decoding(sequence) && !has_slot) continue; /* waits for those before it in rank */
         if (sequence_is_decoding(sequence))
             plan->candidates[n_candidates++] = sequence;
         else
@@ -40,8 +42,6 @@ void decode_plan(struct plan *plan, const struct plan_state *state) {
         n_rows = n_candidates;
     for (int i = 0; i < n_rows; i++) {
         struct sequence *sequence = plan->candidates[i];
-        kv_table_trim(&sequence->kv, sequence->n_computed);
-        if (kv_table_grow(&sequence->kv, sequence->n_tokens)) BUG("a block that was reserved is not there");
         plan_add(plan, sequence, sequence->n_computed, sequence->n_tokens);
         step_cost_add_decode(&state->cost, &plan->shape, sequence->n_computed);
         sequence->last_decode_step = state->n_steps;

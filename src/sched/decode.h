@@ -1,6 +1,6 @@
 /* decode: gives every decoding sequence its row of the step, or if rows are short those that had theirs longest ago.
  *
- * What a sequence may take was counted when it started, so none fails. */
+ * Slots are given by room; who has none passes. */
 #ifndef KVICK_SCHED_DECODE_H
 #define KVICK_SCHED_DECODE_H
 

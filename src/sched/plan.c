@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "sched/decode.h"
 #include "sched/prefill.h"
+#include "sched/room.h"
 
 enum status plan_init(struct plan *plan, const struct plan_limits *limits) {
     size_t n = (size_t)limits->max_sequences;
@@ -27,11 +28,15 @@ void plan_deinit(struct plan *plan) {
 
 void plan_add(struct plan *plan, struct sequence *sequence, int from, int to) {
     bool is_sampled = to == sequence->n_tokens && sequence->max_tokens > sequence->n_tokens;
-    int logits_from = sequence->logits_from > from ? sequence->logits_from : from;
-    if (logits_from > to) logits_from = to;
-    if (from >= sequence->n_prompt) logits_from = to; /* rows after the prompt are wanted for sampling only */
+    int logits_from = sequence->logits_from, n_again = sequence->n_done - from;
+    if (logits_from < sequence->n_done) logits_from = sequence->n_done;
+    if (logits_from < from) logits_from = from;
+    /* Rows after the prompt are wanted for sampling only. */
+    if (logits_from > to || logits_from >= sequence->n_prompt) logits_from = to;
+    if (n_again < 0) n_again = 0;
+    if (n_again > to - from) n_again = to - from;
     if (is_sampled && logits_from == to) logits_from = to - 1;
-    plan->items[plan->n_items++] = (struct plan_item){sequence, from, to, logits_from, is_sampled};
+    plan->items[plan->n_items++] = (struct plan_item){sequence, from, to, logits_from, n_again, is_sampled};
     plan->n_rows += to - from;
     plan->n_logit_rows += to - logits_from;
 }
@@ -40,6 +45,7 @@ void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns) {
     plan->n_items = plan->n_rows = plan->n_logit_rows = plan->n_decode_rows = 0;
     plan->shape = (struct step_shape){0};
     state->n_steps++;
+    room_make(state);
     decode_plan(plan, state);
     plan->limit_ns = step_bound_ns(&state->cost, &state->limits.step, &plan->shape);
     prefill_plan(plan, state, now_ns);

@@ -16,6 +16,7 @@ struct plan_item {
     struct sequence *sequence;
     int from, to;    /* positions to compute */
     int logits_from; /* of them, those whose logits are wanted: [logits_from, to) */
+    int n_again;     /* of them, from the first on: computed before the sequence was preempted */
     bool is_sampled; /* the last of them gets a next token */
 };
 
@@ -49,6 +50,7 @@ struct plan_state {
     struct step_cost cost;
     struct policy policy;
     uint64_t n_steps; /* planned */
+    int64_t n_preempted;
 };
 
 WARN_UNUSED enum status plan_init(struct plan *plan, const struct plan_limits *limits);

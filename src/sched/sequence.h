@@ -14,7 +14,7 @@
 
 enum sequence_state {
     SEQ_FREE,    /* the slot is unused */
-    SEQ_WAITING, /* has no blocks yet */
+    SEQ_WAITING, /* has no blocks, yet or any more */
     SEQ_RUNNING
 };
 
@@ -29,6 +29,8 @@ struct sequence {
     bool is_cancelled;
     bool is_paused; /* its client does not read: it gets no row until it does */
     struct kv_table kv;
+    int n_done;          /* positions below it have been computed, or found, once: rows below it are computed again */
+    int n_preempted;     /* times it lost its blocks; while it waits after that it has no time of its own */
     int n_cached_tokens; /* found when it started; while it waits, those that are expected */
     struct terms terms;
     uint64_t last_decode_step; /* number of the step that planned its last decode row */
@@ -40,6 +42,12 @@ int sequence_max_computed(const struct sequence *sequence);
 
 /* Tokens known but not computed. */
 int sequence_n_pending(const struct sequence *sequence);
+
+/* The first prompt position whose outputs are wanted and have not been made; n_prompt if none. */
+int sequence_wanted_from(const struct sequence *sequence);
+
+/* Positions whose KV may come from others: at least one known token is run, and all rows that are wanted. */
+int sequence_n_reusable(const struct sequence *sequence);
 
 bool sequence_is_decoding(const struct sequence *sequence);
 

@@ -47,6 +47,8 @@ static struct engine *start_engine(const struct exact_options *exact, int max_se
                                      .tiers = cpu_detect(),
                                      .kv_dtype = DTYPE_I8, /* the default */
                                      .n_threads = exact->threads,
+                                     .n_decode_threads = exact->decode_threads,
+                                     .is_unpinned = exact->is_unpinned,
                                      .max_chunk = exact->chunk ? exact->chunk : MAX_CONTEXT,
                                      .block_tokens = exact->block_tokens,
                                      .max_context = MAX_CONTEXT,

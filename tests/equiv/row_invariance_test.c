@@ -188,6 +188,30 @@ static void run_trial(struct model_run *run, const struct subject *subject, cons
     }
 }
 
+/* One step with all sequences whole, in which some rows' logits are wanted and others' are not: some sequences keep
+ * nothing, and there are gaps. */
+static void run_some_rows(struct model_run *run, const struct subject *subject, const struct trial *trial) {
+    struct model_run_sequence sequences[N_SEQUENCES];
+    struct model_run_piece pieces[N_SEQUENCES];
+    int32_t wanted[MAX_ROWS];
+    int owners[MAX_ROWS], positions[MAX_ROWS], n_wanted = 0, row = 0;
+    for (int s = 0; s < N_SEQUENCES; s++) {
+        sequences[s] = (struct model_run_sequence){subject->tokens[s], lengths[s], (uint32_t)s, N_SEQUENCES};
+        pieces[s] = (struct model_run_piece){&sequences[s], 0, n_positions(subject, s)};
+        for (int pos = 0; pos < pieces[s].to; pos++, row++) {
+            if (s == 1 || (pos % 64 / 3 % 2 && pos != pieces[s].to - 1)) continue;
+            owners[n_wanted] = s;
+            positions[n_wanted] = pos;
+            wanted[n_wanted++] = row;
+        }
+    }
+    assert_true(row <= MAX_ROWS && n_wanted > 0 && n_wanted < row);
+    model_run_step_at(run, pieces, N_SEQUENCES, wanted, n_wanted, subject->scratch);
+    for (int i = 0; i < n_wanted; i++)
+        compare(subject, trial, owners[i], positions[i], positions[i] + 1,
+                subject->scratch + (size_t)i * (size_t)subject->n_vocab);
+}
+
 struct samples {
     int first, n;        /* of exact_options_sample */
     bool is_all_company; /* every sample alone, with mates and reversed; else one of them in turn */
@@ -209,6 +233,7 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
             trial.company = (enum company)company;
             run_trial(&run, subject, &trial);
         }
+        run_some_rows(&run, subject, &trial);
         close_run(&run, subject);
     }
 }

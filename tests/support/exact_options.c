@@ -24,6 +24,14 @@ static void set_no_prefix_cache(struct exact_options *options, int i) {
     options->has_prefix_cache = i == 0;
 }
 
+static void set_threads_decode(struct exact_options *options, int i) {
+    options->decode_threads = i;
+}
+
+static void set_no_pin(struct exact_options *options, int i) {
+    options->is_unpinned = i == 1;
+}
+
 static const struct toggle {
     const char *name; /* of the option */
     int n_values;
@@ -31,7 +39,9 @@ static const struct toggle {
 } toggles[] = {{"threads", 4, set_threads},
                {"chunk", 6, set_chunk},
                {"block-tokens", 3, set_block_tokens},
-               {"no-prefix-cache", 2, set_no_prefix_cache}};
+               {"no-prefix-cache", 2, set_no_prefix_cache},
+               {"threads-decode", 2, set_threads_decode},
+               {"no-pin", 2, set_no_pin}};
 
 #define N_TOGGLES ((int)(sizeof toggles / sizeof toggles[0]))
 

@@ -10,6 +10,8 @@
 struct exact_options {
     int threads, chunk, block_tokens; /* chunk 0: the whole prompt */
     bool has_prefix_cache;
+    int decode_threads; /* 0: as threads */
+    bool is_unpinned;
 };
 
 /* Fails the running test unless every EXACT row has a toggle, and every toggle a row. */

@@ -1,5 +1,7 @@
 #include "support/model_run.h"
 
+#include <string.h>
+
 #include "support/test.h"
 
 #include "base/mem.h"
@@ -32,14 +34,15 @@ void model_run_close(struct model_run *run) {
     gguf_close(&run->gguf);
 }
 
-void model_run_step(struct model_run *run, const struct model_run_piece *pieces, int n_pieces, float *out_logits) {
+void model_run_step_at(struct model_run *run, const struct model_run_piece *pieces, int n_pieces, const int32_t *wanted,
+                       int n_wanted, float *out_logits) {
     int block_tokens = run->store.stores[0].layout.block_tokens, n_rows = 0, n_blocks = 0;
     for (int i = 0; i < n_pieces; i++) {
         n_rows += pieces[i].to - pieces[i].from;
         n_blocks += (pieces[i].to + block_tokens - 1) / block_tokens;
     }
     uint32_t *tokens = mem_alloc_array((size_t)n_rows, 4), *slots = mem_alloc_array((size_t)n_rows, 4);
-    int32_t *positions = mem_alloc_array((size_t)n_rows, 4), *logit_rows = mem_alloc_array((size_t)n_rows, 4);
+    int32_t *positions = mem_alloc_array((size_t)n_rows, 4), *all_rows = mem_alloc_array((size_t)n_rows, 4);
     uint32_t *tables = mem_alloc_array((size_t)n_blocks, 4);
     struct batch_sequence *sequences = mem_alloc_array((size_t)n_pieces, sizeof *sequences);
     int row = 0;
@@ -53,25 +56,32 @@ void model_run_step(struct model_run *run, const struct model_run_piece *pieces,
             tokens[row] = sequence->tokens[pos];
             positions[row] = pos;
             slots[row] = table[pos / block_tokens] * (uint32_t)block_tokens + (uint32_t)(pos % block_tokens);
-            logit_rows[row] = row;
+            all_rows[row] = row;
         }
         table += (pieces[i].to + block_tokens - 1) / block_tokens;
     }
+    if (!wanted) n_wanted = n_rows;
     struct model_batch batch = {.n_rows = n_rows,
                                 .tokens = tokens,
                                 .positions = positions,
                                 .slots = {slots},
                                 .n_sequences = n_pieces,
                                 .sequences = sequences,
-                                .n_logit_rows = n_rows,
-                                .logit_rows = logit_rows};
-    forward_run(run->forward, &batch, out_logits);
+                                .n_logit_rows = n_wanted,
+                                .logit_rows = wanted ? wanted : all_rows};
+    const float *logits;
+    assert_true(forward_run(run->forward, &batch, &logits));
+    memcpy(out_logits, logits, (size_t)n_wanted * (size_t)run->n_vocab * sizeof(float));
     mem_free(tokens);
     mem_free(slots);
     mem_free(positions);
-    mem_free(logit_rows);
+    mem_free(all_rows);
     mem_free(tables);
     mem_free(sequences);
+}
+
+void model_run_step(struct model_run *run, const struct model_run_piece *pieces, int n_pieces, float *out_logits) {
+    model_run_step_at(run, pieces, n_pieces, NULL, 0, out_logits);
 }
 
 void model_run_logits(struct model_run *run, const uint32_t *tokens, int n_tokens, int chunk, float *out_logits) {

@@ -40,6 +40,10 @@ struct model_run_piece {
 };
 void model_run_step(struct model_run *run, const struct model_run_piece *pieces, int n_pieces, float *out_logits);
 
+/* The same, but only the logits of the step's rows wanted, ascending, are computed: [n_wanted][n_vocab]. */
+void model_run_step_at(struct model_run *run, const struct model_run_piece *pieces, int n_pieces, const int32_t *wanted,
+                       int n_wanted, float *out_logits);
+
 /* All logits [n_tokens][n_vocab] of one sequence, in steps of chunk tokens (0 = all at once). */
 void model_run_logits(struct model_run *run, const uint32_t *tokens, int n_tokens, int chunk, float *out_logits);
 

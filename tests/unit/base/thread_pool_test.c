@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/rng.h"
 #include "support/test.h"
 
@@ -130,6 +131,61 @@ static void an_idle_pool_costs_nothing(void **state) {
     thread_pool_destroy(&pool);
 }
 
+/* With a limit only the first workers come, also when it changes before every job and after long sleeps. */
+static void a_limit_is_kept(void **state) {
+    (void)state;
+    static struct work work;
+    struct thread_pool *pool;
+    assert_int_equal(thread_pool_create(&pool, 4), STATUS_OK);
+    assert_int_equal(thread_pool_limit_now(pool), 4);
+    for (int i = 0; i < 300; i++) {
+        int limit = 1 + i * 7 % 4;
+        thread_pool_limit(pool, limit);
+        if (i % 3 == 0) usleep((useconds_t)(150 + i));
+        struct meeting meeting = {.n_expected = limit};
+        thread_pool_run(pool, meet, &meeting, limit);
+        assert_false(meeting.is_late);
+        work = (struct work){.n_threads = 4, .n_tasks = 50};
+        thread_pool_run(pool, do_task, &work, work.n_tasks);
+    }
+    thread_pool_limit(pool, 1);
+    usleep(1000);
+    double start_ms = cpu_ms();
+    usleep(IDLE_MS * 1000);
+    assert_true(cpu_ms() - start_ms < 0.01 * IDLE_MS);
+    thread_pool_destroy(&pool);
+}
+
+static void count_pinned(void *arg, int task_idx, int worker_idx) {
+    atomic_int *n_pinned = arg;
+    cpu_set_t cpus;
+    (void)task_idx;
+    if (worker_idx > 0 && sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1)
+        atomic_fetch_add(n_pinned, 1);
+    usleep(100); /* so that others come too */
+}
+
+static void workers_stay_on_their_cores_until_they_are_let_loose(void **state) {
+    (void)state;
+    struct thread_pool *pool;
+    if (cpu_n_usable() < 2) {
+        print_message("this CPU has one core: nothing can be moved\n");
+        skip();
+    }
+    assert_int_equal(thread_pool_create(&pool, cpu_n_usable()), STATUS_OK);
+    atomic_int n_pinned = 0, n_loose = 0;
+    thread_pool_run(pool, count_pinned, &n_pinned, 200);
+    assert_true(n_pinned > 0);
+    thread_pool_unpin(pool);
+    for (int i = 0; i < 5; i++) {
+        n_loose = 0;
+        usleep(1000); /* whoever slept wakes up for the run and looks */
+        thread_pool_run(pool, count_pinned, &n_loose, 200);
+    }
+    assert_int_equal(n_loose, 0);
+    thread_pool_destroy(&pool);
+}
+
 static void pools_come_and_go(void **state) {
     (void)state;
     static struct work work;
@@ -156,8 +212,12 @@ static void wrong_numbers_of_threads_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_task_is_done_exactly_once),      cmocka_unit_test(all_workers_come_also_when_they_slept),
-        cmocka_unit_test(an_idle_pool_costs_nothing),           cmocka_unit_test(pools_come_and_go),
+        cmocka_unit_test(every_task_is_done_exactly_once),
+        cmocka_unit_test(all_workers_come_also_when_they_slept),
+        cmocka_unit_test(an_idle_pool_costs_nothing),
+        cmocka_unit_test(pools_come_and_go),
+        cmocka_unit_test(a_limit_is_kept),
+        cmocka_unit_test(workers_stay_on_their_cores_until_they_are_let_loose),
         cmocka_unit_test(wrong_numbers_of_threads_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
