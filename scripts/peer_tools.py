@@ -18,6 +18,14 @@ CPP_PEERS = {
     "llama.cpp": ("llama-cpp-python==0.3.36", ["llama-bench", "llama-batched-bench"], ["-DLLAMA_BUILD_EXAMPLES=OFF"]),
     "ik_llama.cpp": ("ik-llama-cpp-python==0.1.5", ["llama-bench"], ["-DLLAMA_BUILD_EXAMPLES=ON"]),
 }
+
+# A file of the build that the package lacks: it fills in what a program says about its own version.
+BUILD_INFO = ("common/cmake/build-info-gen-cpp.cmake", """set(BUILD_NUMBER 0)
+set(BUILD_COMMIT unknown)
+set(BUILD_COMPILER unknown)
+set(BUILD_TARGET unknown)
+configure_file(common/build-info.cpp.in ${CMAKE_CURRENT_SOURCE_DIR}/common/build-info.cpp)
+""")
 CMAKE = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_CURL=OFF",
          "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_APP=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF"]
 ISAS = {
@@ -119,6 +127,11 @@ def build_cpp(name, isa):
     trees = [os.path.dirname(path) for path in glob.glob(os.path.join(source, "vendor", "*", "CMakeLists.txt"))]
     if len(trees) != 1:
         raise PeerError(f"{name}: {len(trees)} source trees in the package, expected one")
+    info = os.path.join(trees[0], BUILD_INFO[0])
+    if name == "ik_llama.cpp" and not os.path.exists(info):
+        os.makedirs(os.path.dirname(info), exist_ok=True)
+        with open(info, "w", encoding="utf-8") as file:
+            file.write(BUILD_INFO[1])
     say(f"building {name} for {isa}; this takes several minutes")
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     run(["cmake", "-S", trees[0], "-B", folder, *generator, *CMAKE, *settings, *ISAS[isa]], f"cmake of {name}")

@@ -118,7 +118,7 @@ static void add_spans(const struct api_call *call, struct api_prompt *prompt, in
     struct phase_stats *stats = &prompt->request->stats;
     stats->received_ns = call->received_ns;
     phase_stats_add(stats, PHASE_PREPROCESS, call->received_ns, call->parsed_ns);
-    phase_stats_add(stats, PHASE_QUEUE, call->parsed_ns, begin_ns); /* behind other texts */
+    phase_stats_add(stats, PHASE_TEXT_QUEUE, call->parsed_ns, begin_ns);
     if (rendered_ns) phase_stats_add(stats, PHASE_TEMPLATE, begin_ns, rendered_ns);
     prompt->tokenize_begin_ns = rendered_ns ? rendered_ns : begin_ns;
 }

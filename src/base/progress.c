@@ -1,5 +1,6 @@
 #include "base/progress.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -8,6 +9,8 @@
 #define MAX_LINE_BYTES 80
 #define N_BAR 30
 #define REDRAW_NS 100000000
+
+static volatile sig_atomic_t is_stopped;
 
 void progress_format(const struct progress *progress, int64_t now_ns, char *out, int out_bytes) {
     double share = progress->total_bytes ? (double)progress->done_bytes / (double)progress->total_bytes : 1;
@@ -37,12 +40,25 @@ void progress_start(struct progress *progress, const char *what, uint64_t total_
     if (progress->is_shown) show(progress, now_ns);
 }
 
-void progress_add(struct progress *progress, uint64_t n_bytes) {
+enum status progress_add(struct progress *progress, uint64_t n_bytes, struct status_note *note) {
     uint64_t left_bytes = progress->total_bytes - progress->done_bytes;
     progress->done_bytes += n_bytes < left_bytes ? n_bytes : left_bytes;
-    if (!progress->is_shown) return;
+    if (is_stopped) return status_fail(note, STATUS_CANCELLED, "stopped by a signal; nothing was written");
+    if (!progress->is_shown) return STATUS_OK;
     int64_t now_ns = clock_now_ns();
     if (now_ns - progress->shown_ns >= REDRAW_NS) show(progress, now_ns);
+    return STATUS_OK;
+}
+
+static void stop(int signal_number) {
+    (void)signal_number;
+    is_stopped = 1;
+}
+
+void progress_stop_on_signals(void) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) sigaction(signals[i], &action, NULL);
 }
 
 void progress_end(struct progress *progress) {

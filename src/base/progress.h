@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 struct progress {
     const char *what; /* the caller's, for as long as the progress runs */
     uint64_t total_bytes, done_bytes;
@@ -16,7 +18,12 @@ struct progress {
 
 /* total_bytes 0 counts as done. */
 void progress_start(struct progress *progress, const char *what, uint64_t total_bytes);
-void progress_add(struct progress *progress, uint64_t n_bytes);
+
+/* Errors: STATUS_CANCELLED once a signal has asked to stop; the caller then takes back what it has begun. */
+WARN_UNUSED enum status progress_add(struct progress *progress, uint64_t n_bytes, struct status_note *note);
+
+/* SIGINT, SIGTERM and SIGHUP ask to stop from now on, instead of ending the process with work half done. */
+void progress_stop_on_signals(void);
 
 /* Removes the line. */
 void progress_end(struct progress *progress);

@@ -165,7 +165,7 @@ static enum status write_converted(struct quantize *quantize, const struct gguf_
         uint64_t in_bytes = whole_bytes(batch.from, batch.n_elements);
         status = gguf_write_data(quantize->writer, quantize->bytes, (size_t)whole_bytes(to, batch.n_elements),
                                  &quantize->note);
-        progress_add(&quantize->progress, in_bytes);
+        if (!status) status = progress_add(&quantize->progress, in_bytes, &quantize->note);
         batch.in += in_bytes;
         left -= batch.n_elements;
     }
@@ -175,8 +175,8 @@ static enum status write_converted(struct quantize *quantize, const struct gguf_
 static enum status write_tensor(struct quantize *quantize, const struct gguf_tensor *tensor) {
     enum dtype to = new_dtype(quantize, tensor);
     if (to != tensor->dtype) return write_converted(quantize, tensor, to);
-    progress_add(&quantize->progress, tensor->n_bytes);
-    return gguf_write_data(quantize->writer, tensor->bytes, (size_t)tensor->n_bytes, &quantize->note);
+    enum status status = gguf_write_data(quantize->writer, tensor->bytes, (size_t)tensor->n_bytes, &quantize->note);
+    return status ? status : progress_add(&quantize->progress, tensor->n_bytes, &quantize->note);
 }
 
 static enum status announce_tensors(struct quantize *quantize) {
@@ -273,6 +273,7 @@ static int run(struct quantize *quantize, const char *model) {
         for (int d = 0; d < tensor->n_dims; d++) n_elements *= tensor->dims[d];
         out_bytes += whole_bytes(to, n_elements);
     }
+    progress_stop_on_signals();
     progress_start(&quantize->progress, quantize->type.name, in_bytes);
     status = write_file(quantize);
     progress_end(&quantize->progress);

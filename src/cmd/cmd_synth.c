@@ -40,6 +40,7 @@ int cmd_synth(const struct options *options, int n_words, const char **words) {
     if (n_words != 1) return cmd_usage("synth", n_words ? "one OUT file at a time" : "which OUT file?");
     enum status status = read_spec(options, &spec, &note);
     if (status) return cmd_usage("synth", "%s", note.text);
+    progress_stop_on_signals();
     progress_start(&progress, spec.type.name, synth_bytes(&spec));
     status = synth_write(&spec, words[0], &progress, &note);
     progress_end(&progress);

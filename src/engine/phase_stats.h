@@ -13,6 +13,7 @@
 #define PHASE_MAP(XX)                                                                                                  \
     XX(READ, "read")             /* bytes of the request, until whole */                                               \
     XX(PREPROCESS, "preprocess") /* parsed and checked */                                                              \
+    XX(TEXT_QUEUE, "text_queue") /* behind the texts of others, until it is rendered */                                \
     XX(TEMPLATE, "template")     /* the conversation rendered */                                                       \
     XX(TOKENIZE, "tokenize")                                                                                           \
     XX(QUEUE, "queue")               /* until the first step with a part of it */                                      \

@@ -198,7 +198,7 @@ static enum status write_matrix(struct gguf_write *writer, const struct synth_sp
         fill_blocks(stream, dtype, sigma, (size_t)n, values, bytes);
         REQUIRE(dtype_bytes(dtype, n, &n_bytes) == STATUS_OK);
         status = gguf_write_data(writer, bytes, (size_t)n_bytes, note);
-        progress_add(progress, n_bytes);
+        if (!status) status = progress_add(progress, n_bytes, note);
         left -= n;
     }
     return status;

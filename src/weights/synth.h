@@ -19,7 +19,7 @@ struct synth_spec {
 uint64_t synth_bytes(const struct synth_spec *spec);
 
 /* Writes path whole or not at all; adds the tensors' bytes to progress, which has been started.
- * Errors: those of gguf_write. */
+ * Errors: those of gguf_write and of progress_add. */
 WARN_UNUSED enum status synth_write(const struct synth_spec *spec, const char *path, struct progress *progress,
                                     struct status_note *note);
 

@@ -116,6 +116,20 @@ ln f16.gguf same.gguf
 ok "the same file" refuses 1 "same file" quantize f16.gguf same.gguf --type Q8_0
 ok "a folder" refuses 1 "nowhere" quantize f16.gguf nowhere/y.gguf --type Q8_0
 
+# Stopped in the middle: no half file stays.
+stopped() {
+    "$kvick" synth --shape llama-3.2-1b --type F32 big.gguf 2>why &
+    local child=$!
+    for _ in $(seq 100); do
+        [ -s big.gguf.part ] && break
+        sleep 0.05
+    done
+    kill -TERM $child
+    wait $child
+    [ $? -eq 1 ] && grep -q "stopped by a signal" why && [ ! -e big.gguf ] && [ ! -e big.gguf.part ]
+}
+ok "a signal" stopped
+
 # A full disk, played by a limit on the size of files: the old file stays, the new one is gone.
 cp two.gguf before.gguf
 ok "disk full" bash -c 'trap "" XFSZ; ulimit -f 8192; ! "$1" quantize f16.gguf two.gguf --type Q8_0 2>full' - "$kvick"
