@@ -9,6 +9,7 @@
 #include "engine/harvest.h"
 #include "engine/inbox.h"
 #include "engine/outbox.h"
+#include "engine/pacing.h"
 #include "kernels/kernel_ops.h"
 #include "sched/commit.h"
 
@@ -54,13 +55,6 @@ static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     return status ? status_fail(note, status, "no memory for an index of %d blocks", sizes.n_blocks[0]) : STATUS_OK;
 }
 
-/* Until a cost model is given steps have no bound in time: a table by which prompts can be compared is enough. */
-static void use_unit_cost(struct step_cost *cost) {
-    const int rows = 1;
-    const double rows_ns = 1e6;
-    if (step_cost_init(cost, 1, &rows, &rows_ns, NULL)) BUG("the unit cost is refused");
-}
-
 /* A chunk, beside everybody who decodes. */
 static int max_step_rows(const struct engine_options *options) {
     return options->max_chunk + options->max_sequences;
@@ -73,7 +67,9 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                  .max_rows = max_step_rows(options),
                                  .max_logit_rows = options->max_logit_rows,
                                  .max_prefill_rows = options->max_chunk,
-                                 .step = {.is_unbounded = true}};
+                                 .step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
+                                          .target_itl_ns = options->target_itl_ns,
+                                          .max_step_ns = options->max_step_ns}};
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
     engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
@@ -83,7 +79,6 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     engine->state = (struct plan_state){
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
     policy_init(&engine->state.policy, POLICY_FCFS);
-    use_unit_cost(&engine->state.cost);
     bool has_memory = engine->sequences && engine->slots && engine->state.sequences && engine->hidden &&
                       engine->pooled && engine->mask_words && engine->picks;
     for (size_t i = 0; has_memory && i < n; i++)
@@ -211,6 +206,7 @@ static bool run_step(struct engine *engine) {
     engine->stats.n_steps++;
     engine->stats.n_abandoned_steps += !is_done;
     if (is_done) {
+        pacing_observe(engine, clock_now_ns() - engine->step_start_ns);
         engine->stats.n_rows += engine->plan.n_rows;
         engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
     }
@@ -246,6 +242,7 @@ static void engine_main(void *arg) {
     engine->start_status = load(engine, &engine->start_note);
     engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;
+    if (can_run) pacing_init(engine);
     if (can_run) forward_watch(engine->forward, is_abandoned, engine);
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
     while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) turn(engine);

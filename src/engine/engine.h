@@ -5,6 +5,7 @@
 #ifndef KVICK_ENGINE_ENGINE_H
 #define KVICK_ENGINE_ENGINE_H
 
+#include "base/hash.h"
 #include "base/ring.h"
 #include "engine/message.h"
 #include "kernels/dtype.h"
@@ -29,6 +30,11 @@ struct engine_options {
     int kv_tokens;      /* slots of the pool; at least max_context */
     int max_logit_rows; /* of a step; at least max_sequences */
     bool has_prefix_cache;
+    int64_t target_itl_ns, max_step_ns; /* a step's time, see sched/step_bound.h; both 0: only rows bound it */
+    /* What steps cost, where their time is bounded. */
+    const char *cost_dir;                  /* measurements are kept there (planner/cost_file.h); NULL: nowhere */
+    int64_t calibrate_ns;                  /* spent on measuring at the start if none is kept; 0: costs are guessed */
+    uint8_t weights_id[HASH_SHA256_BYTES]; /* of the model file, for those that are kept */
 };
 
 /* A copy of what the engine counts, made once per step. */

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/step_batch.h"
 #include "kvcache/group_store.h"
+#include "planner/cost_model.h"
 #include "sched/plan.h"
 
 /* A place for one sequence: an answer that is being made. A request holds one for each choice from the start; choices
@@ -44,6 +45,7 @@ struct engine {
     struct sampler sampler;
     struct plan plan;
     struct plan_state state;
+    struct cost_model costs; /* those in state come from here */
     struct step_batch batch;
     struct sequence *sequences; /* [max_sequences] */
     struct engine_slot *slots;  /* [max_sequences] of the sequence with the same number */

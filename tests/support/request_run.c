@@ -13,18 +13,22 @@ static char model_path[MODEL_FILE_MAX_PATH];
 static struct gguf *gguf;
 uint32_t request_run_prompt[REQUEST_RUN_MAX_CONTEXT];
 
+struct engine_options request_run_options(const struct exact_options *exact, int max_sequences, int kv_tokens) {
+    return (struct engine_options){.gguf = gguf,
+                                   .tiers = cpu_detect(),
+                                   .kv_dtype = DTYPE_F16,
+                                   .n_threads = exact->threads,
+                                   .max_chunk = exact->chunk ? exact->chunk : REQUEST_RUN_MAX_CONTEXT,
+                                   .block_tokens = exact->block_tokens,
+                                   .max_context = REQUEST_RUN_MAX_CONTEXT,
+                                   .max_sequences = max_sequences,
+                                   .kv_tokens = kv_tokens,
+                                   .max_logit_rows = max_sequences > 48 ? max_sequences : 48,
+                                   .has_prefix_cache = exact->has_prefix_cache};
+}
+
 struct engine *request_run_start_with(const struct exact_options *exact, int max_sequences, int kv_tokens) {
-    struct engine_options options = {.gguf = gguf,
-                                     .tiers = cpu_detect(),
-                                     .kv_dtype = DTYPE_F16,
-                                     .n_threads = exact->threads,
-                                     .max_chunk = exact->chunk ? exact->chunk : REQUEST_RUN_MAX_CONTEXT,
-                                     .block_tokens = exact->block_tokens,
-                                     .max_context = REQUEST_RUN_MAX_CONTEXT,
-                                     .max_sequences = max_sequences,
-                                     .kv_tokens = kv_tokens,
-                                     .max_logit_rows = max_sequences > 48 ? max_sequences : 48,
-                                     .has_prefix_cache = exact->has_prefix_cache};
+    struct engine_options options = request_run_options(exact, max_sequences, kv_tokens);
     struct status_note note = {0};
     struct engine *engine;
     if (engine_create(&engine, &options, &note)) fail_msg("%s", note.text);

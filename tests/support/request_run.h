@@ -17,6 +17,7 @@ extern const struct exact_options request_run_plain; /* one thread, whole prompt
 int request_run_set_up(void **state);
 int request_run_tear_down(void **state);
 
+struct engine_options request_run_options(const struct exact_options *exact, int max_sequences, int kv_tokens);
 struct engine *request_run_start_with(const struct exact_options *exact, int max_sequences, int kv_tokens);
 struct engine *request_run_start(const struct exact_options *exact, int max_sequences);
 

@@ -10,8 +10,8 @@
 
 #define GEMM_MAX_PLANES 2
 
-/* value[k][c] = d[k / 16][c] * (q[0][k][c] + 16 * q[1][k][c] - offset) + m[c]; lane c of q[p][j] holds k 4j..4j+3 of
- * column c as unsigned bytes. Only Q8_0 has the second plane: its two nibbles are multiplied apart. */
+/* value[k][c] = d[k / 16][c] * (q[0][k][c] - offset) + m[c]; lane c of q[0][j] holds k 4j..4j+3 of column c as unsigned
+ * bytes. Q8_0 has magnitudes there and the signed weights in q[1]: the activations take their signs. */
 struct gemm_block {
     __m256i q[GEMM_MAX_PLANES][8];
     __m256 d[2]; /* d[1] for Q6_K only */
@@ -31,13 +31,9 @@ GEMM_INLINE int gemm_block_n_scales(enum dtype dtype) {
     return dtype == DTYPE_Q6_K ? 2 : 1;
 }
 
-GEMM_INLINE int gemm_block_n_planes(enum dtype dtype) {
-    return dtype == DTYPE_Q8_0 ? 2 : 1;
-}
-
 /* log2 of the offset of the unsigned weights; 0: no offset. */
 GEMM_INLINE int gemm_block_offset_bits(enum dtype dtype) {
-    return dtype == DTYPE_Q4_0 ? 3 : dtype == DTYPE_Q5_0 ? 4 : dtype == DTYPE_Q6_K ? 5 : dtype == DTYPE_Q8_0 ? 7 : 0;
+    return dtype == DTYPE_Q4_0 ? 3 : dtype == DTYPE_Q5_0 ? 4 : dtype == DTYPE_Q6_K ? 5 : 0;
 }
 
 GEMM_INLINE __m256i gemm_block_bytes(const uint8_t *src) {
@@ -84,14 +80,11 @@ GEMM_INLINE void gemm_block_high_pairs(const uint8_t *src, __m256i q[8]) {
     }
 }
 
-/* w + 128 = 16 * (high nibble) + low nibble */
 GEMM_INLINE void gemm_block_8_bits(const uint8_t *src, __m256i q[GEMM_MAX_PLANES][8]) {
-    const __m256i low = _mm256_set1_epi8(15), top = _mm256_set1_epi8(8);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; j++) {
-        __m256i bytes = gemm_block_bytes(src + 64 * j);
-        q[0][j] = _mm256_and_si256(bytes, low);
-        q[1][j] = _mm256_xor_si256(_mm256_and_si256(_mm256_srli_epi16(bytes, 4), low), top);
+        q[1][j] = gemm_block_bytes(src + 64 * j);
+        q[0][j] = _mm256_abs_epi8(q[1][j]); /* -128 becomes 128 */
     }
 }
 

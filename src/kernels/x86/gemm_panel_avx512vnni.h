@@ -7,7 +7,7 @@
 #include "kernels/pack.h"
 #include "kernels/x86/gemm_step_avx512vnni.h"
 
-#define GEMM_PANEL_BLOCKS 16 /* of 32 k in one cut */
+#define GEMM_PANEL_BLOCKS 18 /* of 32 k in one cut, at most */
 #define GEMM_PANEL_TILES 2
 #define GEMM_AHEAD_STEPS 96    /* blocks over which the next cut is prefetched */
 #define GEMM_PANEL_MIN_ROWS 20 /* from here on every number is a sum of fives and sixes */
@@ -59,15 +59,14 @@ GEMM_INLINE void gemm_panel_rows(enum dtype dtype, enum act_q8_form form, int n_
 }
 
 /* Unpacks blocks cut.. of the tiles from w_packed on and aims the prefetch at what the next call will unpack. */
-GEMM_INLINE void gemm_panel_fill(enum dtype dtype, const uint8_t *w_packed, size_t tile_bytes, int cut, int k_blocks,
-                                 int n_groups, struct gemm_panel *panel) {
-    const int n_blocks = k_blocks - cut < GEMM_PANEL_BLOCKS ? k_blocks - cut : GEMM_PANEL_BLOCKS;
+GEMM_INLINE void gemm_panel_fill(enum dtype dtype, const uint8_t *w_packed, size_t tile_bytes, int cut, int n_blocks,
+                                 int k_blocks, int n_groups, struct gemm_panel *panel) {
     const size_t block_bytes = tile_bytes / (size_t)k_blocks;
     for (int t = 0; t < GEMM_PANEL_TILES; t++)
         for (int b = 0; b < n_blocks; b++)
             gemm_block_load(dtype, w_packed + tile_bytes * (size_t)t, cut + b, &panel->blocks[b][t]);
     const int next = cut + n_blocks < k_blocks ? cut + n_blocks : GEMM_PANEL_TILES * k_blocks;
-    const int n_lines = (int)(GEMM_PANEL_BLOCKS * block_bytes / 64),
+    const int n_lines = (int)((size_t)n_blocks * block_bytes / 64),
               n_steps = n_groups * n_blocks < GEMM_AHEAD_STEPS ? n_groups * n_blocks : GEMM_AHEAD_STEPS;
     panel->n_blocks = n_blocks;
     panel->is_first = cut == 0;
@@ -80,10 +79,13 @@ GEMM_INLINE void gemm_panel(enum dtype dtype, enum act_q8_form form, const uint8
                             const struct act_q8 *x, float *out, int out_stride, int n_rows, int n_cols, int k) {
     struct gemm_panel panel;
     const int k_blocks = k / ACT_Q8_BLOCK, n_groups = (n_rows + GEMM_PANEL_ROWS - 1) / GEMM_PANEL_ROWS;
+    const int n_cuts = (k_blocks + GEMM_PANEL_BLOCKS - 1) / GEMM_PANEL_BLOCKS;
     for (int col = 0; col < n_cols; col += GEMM_PANEL_TILES * GEMM_TILE_COLS) {
         const uint8_t *tile = w_packed + tile_bytes * (size_t)(col / GEMM_TILE_COLS);
-        for (int cut = 0; cut < k_blocks; cut += GEMM_PANEL_BLOCKS) {
-            gemm_panel_fill(dtype, tile, tile_bytes, cut, k_blocks, n_groups, &panel);
+        /* Cuts of even size: a short one would pay as much for its sums as a long one. */
+        for (int c = 0, cut = 0; c < n_cuts; c++, cut += panel.n_blocks) {
+            const int n_blocks = (k_blocks - cut + n_cuts - c - 1) / (n_cuts - c);
+            gemm_panel_fill(dtype, tile, tile_bytes, cut, n_blocks, k_blocks, n_groups, &panel);
             for (int g = 0, row = 0; g < n_groups; g++) {
                 const int group_rows = (n_rows - row + n_groups - g - 1) / (n_groups - g);
                 struct gemm_act act = gemm_act_at(dtype, x, row, cut, k);

@@ -31,8 +31,10 @@ GEMM_INLINE struct gemm_act gemm_act_at(enum dtype dtype, const struct act_q8 *x
 
 /* Quads whose products are summed in 16 bits; each adds two. |q| <= 127: 15 * 127 * 2 * 8 = 30480 for 4 bits,
  * 31 * 127 * 2 * 4 = 31496 for 5, 63 * 127 * 2 * 2 = 32004 for 6. |q_low| <= 64: 31 * 64 * 2 * 8 = 31744 and
- * 63 * 64 * 2 * 4 = 32256. A plane of Q8_0 has 4 bits. */
+ * 63 * 64 * 2 * 4 = 32256. Q8_0: 128 * 127 * 2 = 32512; of q_low two quads would be one too
+ * many, 128 * 64 * 2 * 2 = 32768. */
 GEMM_INLINE int gemm_step_run(enum dtype dtype, bool is_low) {
+    if (dtype == DTYPE_Q8_0) return 1;
     if (dtype == DTYPE_Q6_K) return is_low ? 4 : 2;
     return gemm_block_has_fifth(dtype) && !is_low ? 4 : 8;
 }
@@ -49,15 +51,23 @@ GEMM_INLINE __m256i gemm_step_quad(const int8_t *q) {
     return _mm256_set1_epi32(quad);
 }
 
-/* Sums in 16 bits of n_quads quads of plane p from quad j0 on. */
-GEMM_INLINE void gemm_step_sum(int n_rows, int n_halves, int p, int j0, int n_quads, const struct gemm_block *w,
-                               const int8_t *q, int64_t q_stride, __m256i sum[GEMM_MAX_ROWS][2]) {
+/* The products of one quad, two and two summed. The weights' signs are on the activations for Q8_0. */
+GEMM_INLINE __m256i gemm_step_product(enum dtype dtype, const struct gemm_block *w, int j, __m256i weights,
+                                      __m256i quad) {
+    if (dtype == DTYPE_Q8_0) quad = _mm256_sign_epi8(quad, w->q[1][j]);
+    return _mm256_maddubs_epi16(weights, quad);
+}
+
+/* Sums in 16 bits of n_quads quads from quad j0 on. */
+GEMM_INLINE void gemm_step_sum(enum dtype dtype, int n_rows, int n_halves, int j0, int n_quads,
+                               const struct gemm_block *w, const int8_t *q, int64_t q_stride,
+                               __m256i sum[GEMM_MAX_ROWS][2]) {
 #pragma GCC unroll 8
     for (int j = j0; j < j0 + n_quads; j++) {
         __m256i weights[2];
 #pragma GCC unroll 2
         for (int h = 0; h < n_halves; h++) {
-            weights[h] = w[h].q[p][j];
+            weights[h] = w[h].q[0][j];
             __asm__("" : "+x"(weights[h])); /* loaded once, not once a row */
         }
 #pragma GCC unroll 8
@@ -65,33 +75,37 @@ GEMM_INLINE void gemm_step_sum(int n_rows, int n_halves, int p, int j0, int n_qu
             __m256i quad = gemm_step_quad(q + i * q_stride + 4 * j);
 #pragma GCC unroll 2
             for (int h = 0; h < n_halves; h++) {
-                __m256i product = _mm256_maddubs_epi16(weights[h], quad);
+                __m256i product = gemm_step_product(dtype, &w[h], j, weights[h], quad);
                 sum[i][h] = j == j0 ? product : gemm_step_add(sum[i][h], product);
             }
         }
     }
 }
 
+/* a + b in 32 bits, as gemm_step_add. */
+GEMM_INLINE __m256i gemm_step_add_wide(__m256i a, __m256i b) {
+    __asm__("vpaddd %2, %1, %0" : "=x"(a) : "x"(a), "x"(b));
+    return a;
+}
+
 /* dot[i][h] = (is_first) or += factor times the products of part s of the block with the activations in q. */
 GEMM_INLINE void gemm_step_dots(enum dtype dtype, int n_rows, int n_halves, int s, int run, int factor, bool is_first,
                                 const struct gemm_block *w, const int8_t *q, int64_t q_stride,
                                 __m256i dot[GEMM_MAX_ROWS][2]) {
-    const int n_quads = 8 / gemm_block_n_scales(dtype), n_planes = gemm_block_n_planes(dtype);
-#pragma GCC unroll 2
-    for (int p = 0; p < n_planes; p++)
-#pragma GCC unroll 4
-        for (int j = s * n_quads; j < (s + 1) * n_quads; j += run) {
-            const __m256i weight = _mm256_set1_epi16((int16_t)(factor << 4 * p));
-            __m256i sum[GEMM_MAX_ROWS][2];
-            gemm_step_sum(n_rows, n_halves, p, j, run, w, q, q_stride, sum);
+    const int n_quads = 8 / gemm_block_n_scales(dtype);
+    const __m256i weight = _mm256_set1_epi16((int16_t)factor);
 #pragma GCC unroll 8
-            for (int i = 0; i < n_rows; i++)
+    for (int j = s * n_quads; j < (s + 1) * n_quads; j += run) {
+        __m256i sum[GEMM_MAX_ROWS][2];
+        gemm_step_sum(dtype, n_rows, n_halves, j, run, w, q, q_stride, sum);
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++)
 #pragma GCC unroll 2
-                for (int h = 0; h < n_halves; h++) {
-                    __m256i wide = _mm256_madd_epi16(sum[i][h], weight);
-                    dot[i][h] = is_first && p == 0 && j == s * n_quads ? wide : _mm256_add_epi32(dot[i][h], wide);
-                }
-        }
+            for (int h = 0; h < n_halves; h++) {
+                __m256i wide = _mm256_madd_epi16(sum[i][h], weight);
+                dot[i][h] = is_first && j == s * n_quads ? wide : gemm_step_add_wide(dot[i][h], wide);
+            }
+    }
 }
 
 /* acc += the dots, less the offset's share, times both scales. */

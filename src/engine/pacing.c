@@ -1,0 +1,110 @@
+#include "engine/pacing.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "planner/cost_file.h"
+
+#define MAX_PROBE_SEQUENCES 16
+
+/* Steps without a bound in time need a cost only to compare prompts by. */
+static void use_unit_cost(struct step_cost *cost) {
+    const int rows = 1;
+    const double rows_ns = 1e6;
+    if (step_cost_init(cost, 1, &rows, &rows_ns, NULL)) BUG("the unit cost is refused");
+}
+
+/* ---- measuring ---- */
+
+static struct cost_model_limits probe_limits(const struct engine *engine) {
+    const struct engine_options *options = &engine->options;
+    int n_sequences = options->max_sequences < MAX_PROBE_SEQUENCES ? options->max_sequences : MAX_PROBE_SEQUENCES;
+    int max_tokens = engine->groups.groups[0].pool.n_blocks / n_sequences * options->block_tokens;
+    if (max_tokens > options->max_context) max_tokens = options->max_context;
+    return (struct cost_model_limits){.max_rows = options->max_chunk,
+                                      .max_pos = max_tokens - 1,
+                                      .max_sequences = n_sequences,
+                                      .max_logit_rows = options->max_logit_rows,
+                                      .budget_ns = options->calibrate_ns};
+}
+
+/* Rows of one sequence, from row_begin on; its blocks are its share of every pool, which nobody uses yet. */
+static void lay_out_probe(struct engine *engine, const struct cost_model_probe *probe, int number, int row_begin) {
+    struct step_batch *step = &engine->batch;
+    int block_tokens = engine->options.block_tokens, max_pos = probe_limits(engine).max_pos;
+    struct batch_sequence *sequence = &step->sequences[number];
+    *sequence = (struct batch_sequence){.row_begin = row_begin, .n_rows = probe->n_rows, .first_pos = probe->pos};
+    for (int g = 0; g < engine->groups.n_groups; g++) {
+        block_id *blocks = engine->sequences[number].kv.blocks[g];
+        int n_blocks = engine->groups.groups[g].pool.n_blocks;
+        for (int b = 0; b <= (probe->pos + probe->n_rows - 1) / block_tokens; b++)
+            blocks[b] = (block_id)((number * (max_pos / block_tokens + 1) + b) % n_blocks);
+        sequence->blocks[g] = blocks;
+        for (int i = 0; i < probe->n_rows; i++) {
+            int pos = probe->pos + i;
+            step->slots[g][row_begin + i] =
+                blocks[pos / block_tokens] * (uint32_t)block_tokens + (uint32_t)(pos % block_tokens);
+        }
+    }
+    for (int i = 0; i < probe->n_rows; i++) {
+        step->tokens[row_begin + i] = (uint32_t)(row_begin + i) % (uint32_t)engine->model.n_vocab;
+        step->positions[row_begin + i] = probe->pos + i;
+    }
+}
+
+static int64_t run_probe(void *arg, const struct cost_model_probe *probe) {
+    struct engine *engine = arg;
+    struct step_batch *step = &engine->batch;
+    int n_rows = probe->n_sequences * probe->n_rows;
+    for (int i = 0; i < probe->n_sequences; i++) lay_out_probe(engine, probe, i, i * probe->n_rows);
+    for (int i = 0; i < probe->n_logit_rows; i++) step->logit_rows[i] = n_rows - probe->n_logit_rows + i;
+    struct model_batch batch = {.n_rows = n_rows,
+                                .tokens = step->tokens,
+                                .positions = step->positions,
+                                .n_sequences = probe->n_sequences,
+                                .sequences = step->sequences,
+                                .n_logit_rows = probe->n_logit_rows,
+                                .logit_rows = step->logit_rows};
+    for (int g = 0; g < engine->groups.n_groups; g++) batch.slots[g] = step->slots[g];
+    int64_t start_ns = clock_now_ns();
+    if (!forward_run(engine->forward, &batch, &engine->logits)) BUG("a probe was abandoned");
+    return clock_now_ns() - start_ns;
+}
+
+static void measure(struct engine *engine) {
+    const struct cost_model_limits limits = probe_limits(engine);
+    struct status_note note = {0};
+    cost_model_measure(&engine->costs, &limits, run_probe, engine);
+    if (engine->options.cost_dir && cost_file_save(&engine->costs, engine->options.cost_dir, &note))
+        log_line(LOG_WARN, "measured costs are not kept: %s", note.text);
+}
+
+/* ---- start and steps ---- */
+
+void pacing_init(struct engine *engine) {
+    const struct engine_options *options = &engine->options;
+    static const char *const forms[] = {[ACTIVATIONS_AUTO] = "auto",
+                                        [ACTIVATIONS_INT8] = "int8",
+                                        [ACTIVATIONS_INT16] = "int16",
+                                        [ACTIVATIONS_F32] = "f32"};
+    if (engine->state.limits.step.is_unbounded) {
+        use_unit_cost(&engine->state.cost);
+        return;
+    }
+    struct cost_model_setup setup = {.tier = engine->kernels.peak_dots_tier,
+                                     .n_threads = options->n_threads,
+                                     .kv_type = dtype_name(options->kv_dtype),
+                                     .activations = forms[options->activations]};
+    memcpy(setup.weights, options->weights_id, sizeof setup.weights);
+    cost_model_init(&engine->costs, &setup, &engine->model, &engine->kernels, engine->weight_bytes);
+    bool is_kept = options->cost_dir && cost_file_load(&engine->costs, options->cost_dir);
+    if (!is_kept && options->calibrate_ns > 0) measure(engine);
+    cost_model_fill(&engine->costs, &engine->state.cost);
+}
+
+void pacing_observe(struct engine *engine, int64_t measured_ns) {
+    if (engine->state.limits.step.is_unbounded) return;
+    cost_model_observe(&engine->costs, engine->plan.n_rows, engine->plan.predicted_ns, measured_ns);
+    cost_model_fill(&engine->costs, &engine->state.cost);
+}
