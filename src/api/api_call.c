@@ -6,8 +6,11 @@
 
 #include "api/api_response.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "http/sse.h"
+#include "observe/request_log.h"
 
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)
 #define MAX_EVENT_BYTES ((size_t)1 << 20)
@@ -81,6 +84,7 @@ static void set_id(struct api_call *call) {
 static void on_gone(void *owner) {
     struct api_call *call = owner;
     call->exchange = NULL;
+    call->was_left = true;
     api_call_cancel(call);
 }
 
@@ -130,6 +134,10 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
     api->calls = call;
     api->n_calls++;
     api->n_requests++;
+    const char *traceparent = http_exchange_header(exchange, "traceparent");
+    snprintf(call->path, sizeof call->path, "%s", http_exchange_path(exchange));
+    if (traceparent && utf8_valid_prefix(traceparent, strlen(traceparent)) == strlen(traceparent))
+        snprintf(call->traceparent, sizeof call->traceparent, "%s", strlen(traceparent) < 60 ? traceparent : "");
     http_exchange_on_gone(exchange, on_gone, call);
     return call;
 }
@@ -180,6 +188,7 @@ static void reply_fault(struct api_call *call) {
     struct str body;
     if (!exchange) return;
     end_exchange(call);
+    call->http_code = http_exchange_is_started(exchange) ? 200 : call->fault.http_code;
     if (!http_exchange_is_started(exchange)) {
         api_fault_reply(&call->fault, call->response->shape, exchange);
         return;
@@ -255,6 +264,7 @@ static void finish_stream(struct api_call *call) {
     }
     struct http_exchange *exchange = call->exchange;
     end_exchange(call);
+    call->http_code = 200;
     sse_send(exchange, NULL, "[DONE]", 6);
     http_exchange_end(exchange);
 }
@@ -267,10 +277,49 @@ static void finish_whole(struct api_call *call) {
         fail_memory(call);
     } else {
         end_exchange(call);
+        call->http_code = 200;
         http_exchange_set_header(exchange, "X-Request-Id", call->id);
         http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);
     }
     str_deinit(&body);
+}
+
+/* ---- what is known of it afterwards ---- */
+
+static enum request_end end_of(const struct api_prompt *prompt) {
+    const struct api_call *call = prompt->call;
+    if (call->was_left) return REQUEST_ABORT;
+    if (call->fault.http_code) return REQUEST_ERROR;
+    const char *reason = prompt->choices[0].finish_reason;
+    return reason && strcmp(reason, "length") == 0 ? REQUEST_LENGTH : REQUEST_STOP;
+}
+
+static void log_prompt(const struct api_call *call, const struct request_record *record) {
+    struct timespec now;
+    struct str text;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct request_log_line line = {.time_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+                                    .id = call->id,
+                                    .path = call->path,
+                                    .traceparent = call->traceparent[0] ? call->traceparent : NULL,
+                                    .key_idx = call->key_idx,
+                                    .http_code = call->http_code,
+                                    .record = record,
+                                    .fault = call->fault.http_code ? call->fault.reason : NULL};
+    str_init(&text, MAX_HEAD_BYTES);
+    if (!request_log_write(&line, &text)) log_raw(text.ptr, text.n_bytes);
+    str_deinit(&text);
+}
+
+static void record_call(struct api_call *call) {
+    for (int i = 0; i < call->n_prompts; i++) {
+        const struct api_prompt *prompt = &call->prompts[i];
+        struct request_record record = {prompt->request, end_of(prompt), 0, call->params.max_tokens};
+        for (int c = 0; c < call->params.n; c++) record.n_completion += prompt->choices[c].n_tokens;
+        bool was_run = prompt->request && prompt->request->stats.finished_ns;
+        if (was_run) request_metrics_finish(&call->api->metrics, &record);
+        if (call->api->options.logs_requests) log_prompt(call, was_run ? &record : NULL);
+    }
 }
 
 /* One prompt less is out. The last one ends the call. */
@@ -284,6 +333,7 @@ static void come_home(struct api_prompt *prompt) {
         finish_stream(call);
     else if (call->exchange)
         finish_whole(call);
+    record_call(call);
     api_call_close(call);
 }
 
@@ -307,6 +357,9 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
     struct api_choice *choice = &prompt->choices[event->choice];
     struct str piece;
     if (choice->is_over) return;
+    int64_t now_ns = clock_now_ns();
+    if (choice->last_token_ns) request_metrics_gap(&call->api->metrics, now_ns - choice->last_token_ns);
+    choice->last_token_ns = now_ns;
     choice->n_tokens++;
     str_init(&piece, MAX_EVENT_BYTES);
     enum status status = detokenizer_push(&choice->detokenizer, (int32_t)event->token, &piece);

@@ -25,6 +25,7 @@ struct api_choice {
     bool is_over;
     const char *finish_reason; /* "stop", "length"; NULL while it runs */
     bool has_started;          /* a stream's first chunk was sent */
+    int64_t last_token_ns;     /* when its last token came, on this thread */
 };
 
 enum api_prompt_state { PROMPT_PENDING, PROMPT_ADMITTED, PROMPT_HOME };
@@ -58,6 +59,9 @@ struct api_call {
     bool has_echo;
     struct api_prompt *prompts; /* [n_prompts] */
     int n_prompts, n_home;
+    int http_code; /* replied; 0: the client left before */
+    bool was_left; /* the client left before its answer was whole */
+    char path[64], traceparent[64];
     struct api_fault fault; /* the first one */
     int key_idx;
     char id[API_MAX_ID_BYTES];

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/json_write.h"
+#include "base/json_write.h"
 #include "base/utf8.h"
 
 #define MAX_BODY_BYTES 8192

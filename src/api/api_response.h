@@ -5,7 +5,7 @@
 #define KVICK_API_API_RESPONSE_H
 
 #include "api/api_call.h"
-#include "api/json_write.h"
+#include "base/json_write.h"
 
 struct api_response {
     const char *id_prefix;

@@ -90,6 +90,28 @@ static void handle_models(void *owner, struct http_exchange *exchange, const cha
     reply_json(exchange, &json, &body);
 }
 
+static void handle_metrics(void *owner, struct http_exchange *exchange, const char *parameter) {
+    const struct api_server *api = owner;
+    struct str body;
+    int n_pending = 0;
+    (void)parameter;
+    for (const struct api_call *call = api->calls; call; call = call->next)
+        for (int i = 0; i < call->n_prompts; i++) n_pending += call->prompts[i].state == PROMPT_PENDING;
+    struct request_metrics_now now = {.model_name = api->options.model_names[0],
+                                      .engine = engine_read_stats(api->engine),
+                                      .n_waiting = n_pending,
+                                      .block_tokens = api->options.block_tokens,
+                                      .n_blocks = api->options.n_blocks,
+                                      .kv_dtype = api->options.kv_dtype,
+                                      .has_prefix_cache = api->options.has_prefix_cache};
+    str_init(&body, MAX_REPLY_BYTES);
+    if (request_metrics_write(&api->metrics, &now, &body))
+        http_exchange_reply(exchange, 503, "text/plain", "", 0);
+    else
+        http_exchange_reply(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", body.ptr, body.n_bytes);
+    str_deinit(&body);
+}
+
 /* ---- text to ids and back ---- */
 
 /* The ids of a chat's or a completion's prompts, as the worker would make them. Small texts only: this runs on the
@@ -283,6 +305,7 @@ const struct http_route *api_routes_table(int *out_n) {
         {"GET", "/version", handle_version},
         {"GET", "/load", handle_load},
         {"GET", "/get_load", handle_load},
+        {"GET", "/metrics", handle_metrics},
         {"GET", "/v1/models", handle_models},
         {"POST", "/v1/chat/completions", handle_chat},
         {"POST", "/v1/completions", handle_completion},

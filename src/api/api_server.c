@@ -98,6 +98,7 @@ enum status api_server_open(struct api_server *api, struct engine *engine, const
     api->tokenizer = tokenizer;
     api->chat_template = chat_template;
     api->chat_fault = chat_fault;
+    request_metrics_init(&api->metrics, engine_max_context(engine));
     api->worker = mem_alloc(sizeof *api->worker);
     enum status status = api->worker ? STATUS_OK : STATUS_NOMEM;
     if (!status) status = tokenize_worker_start(api->worker, api, api->options.max_calls);

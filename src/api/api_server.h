@@ -10,6 +10,7 @@
 #include "chat/chat_template.h"
 #include "engine/engine_client.h"
 #include "http/http_server.h"
+#include "observe/request_metrics.h"
 #include "tokenizer/tokenizer.h"
 
 struct api_call;
@@ -22,7 +23,10 @@ struct api_options {
     int max_calls;           /* at a time, waiting ones included */
     int drain_s;             /* how long running answers may go on after a stop */
     const char *cors_origin; /* NULL: no other site's page may read replies */
-    bool logs_requests;
+    bool logs_requests;      /* a JSON line per request on standard error */
+    const char *kv_dtype;
+    int block_tokens, n_blocks;
+    bool has_prefix_cache;
     bool returns_phases; /* in every usage, not only on request */
 };
 
@@ -41,6 +45,7 @@ struct api_server {
     uint64_t random[2];  /* for ids and seeds */
     uint64_t n_requests; /* ever */
     int n_calls;
+    struct request_metrics metrics;
     struct api_call *calls; /* all that are open */
 };
 

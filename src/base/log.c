@@ -1,6 +1,8 @@
 #include "base/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -26,4 +28,24 @@ void log_line(enum log_level level, const char *fmt, ...) {
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) line[i] = '?';
     line[n++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)n) < 0) return; /* nowhere left to complain */
+}
+
+void log_raw(const char *line, size_t n_bytes) {
+    static atomic_int n_lost; /* relaxed: only a count */
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+    /* A pipe that is ready takes PIPE_BUF bytes without waiting. */
+    if (n_bytes > LOG_MAX_RAW_BYTES || poll(&fd, 1, 0) != 1 || !(fd.revents & POLLOUT)) {
+        atomic_fetch_add_explicit(&n_lost, 1, memory_order_relaxed);
+        return;
+    }
+    int n = atomic_exchange_explicit(&n_lost, 0, memory_order_relaxed);
+    if (n) {
+        log_line(LOG_WARN, "%d lines of the request log were lost: standard error was not read", n);
+        if (poll(&fd, 1, 0) != 1 || !(fd.revents & POLLOUT)) {
+            atomic_fetch_add_explicit(&n_lost, 1, memory_order_relaxed);
+            return;
+        }
+    }
+    ssize_t n_written = write(STDERR_FILENO, line, n_bytes);
+    (void)n_written; /* a reader that is gone is nobody's fault */
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/engine_state.h"
+#include "sched/room.h"
 
 #define LATE_FACTOR (1 + ADMISSION_LATE_SHARE)
 
@@ -18,7 +19,7 @@ static void count_classes(struct engine *engine) {
     for (int i = 0; i < engine->state.n_sequences; i++) {
         const struct sequence *sequence = engine->state.sequences[i];
         const struct engine_slot *slot = engine_slot_of(engine, sequence);
-        struct engine_stats_class *of_class = &stats->classes[slot->request->class_];
+        struct engine_class_stats *of_class = &stats->classes[slot->request->class_];
         if (slot->choice > 0) continue;
         if (has_begun(sequence))
             of_class->n_running++;
@@ -27,23 +28,17 @@ static void count_classes(struct engine *engine) {
     }
 }
 
-static void count_blocks(struct engine *engine) {
-    struct engine_stats *stats = &engine->stats;
-    int64_t n_used = 0;
-    stats->n_groups = engine->groups.n_groups;
-    for (int g = 0; g < engine->groups.n_groups; g++) {
-        const struct block_pool *pool = &engine->groups.groups[g].pool;
-        stats->groups[g] = (struct engine_stats_group){engine->groups.groups[g].window, pool->n_blocks, pool->n_free,
-                                                       pool->n_reusable, pool->n_held};
-    }
-    stats->n_free_blocks = stats->groups[0].n_free;
-    stats->n_reusable_blocks = stats->groups[0].n_reusable;
-    stats->n_held_blocks = stats->groups[0].n_held;
-    for (int i = 0; i < engine->state.n_sequences; i++)
-        if (engine->state.sequences[i]->state == SEQ_RUNNING) n_used += engine->state.sequences[i]->n_computed;
-    stats->n_held_slots = (int64_t)stats->n_held_blocks * engine->options.block_tokens;
-    /* Shared slots are computed for several. */
-    stats->n_unused_slots = stats->n_held_slots > n_used ? stats->n_held_slots - n_used : 0;
+static struct engine_group_stats count_group(const struct engine *engine, int group) {
+    const struct kv_group *counted = &engine->groups.groups[group];
+    struct room_usage usage = room_usage_of(&engine->state, group);
+    return (struct engine_group_stats){.window = counted->window,
+                                       .n_blocks = counted->pool.n_blocks,
+                                       .n_free = counted->pool.n_free,
+                                       .n_reusable = counted->pool.n_reusable,
+                                       .n_held = counted->pool.n_held,
+                                       .n_refs = usage.n_refs,
+                                       .n_held_slots = (int64_t)counted->pool.n_held * engine->groups.block_tokens,
+                                       .n_unused_slots = usage.n_unused_slots};
 }
 
 void engine_stats_publish(struct engine *engine) {
@@ -52,13 +47,17 @@ void engine_stats_publish(struct engine *engine) {
     stats->n_running = engine->state.n_sequences;
     stats->n_preempted = engine->state.n_preempted;
     count_classes(engine);
-    count_blocks(engine);
+    stats->n_groups = engine->groups.n_groups;
+    for (int g = 0; g < stats->n_groups; g++) stats->groups[g] = count_group(engine, g);
+    stats->n_free_blocks = stats->groups[0].n_free;
+    stats->n_reusable_blocks = stats->groups[0].n_reusable;
+    stats->n_held_blocks = stats->groups[0].n_held;
     seqlock_write(&engine->stats_lock, engine->shared_stats, stats, sizeof *stats);
 }
 
 void engine_stats_note_prompt(struct engine_stats *stats, const struct request *request, int n_cached) {
     const struct phase_stats *phases = &request->stats;
-    struct engine_stats_promises *promises = &stats->promises[request->class_];
+    struct engine_promise_stats *promises = &stats->promises[request->class_];
     stats->n_prompt_tokens += request->n_prompt;
     if (request->has_cache) {
         stats->n_cache_asked += request->n_prompt;

@@ -14,20 +14,22 @@
 
 struct engine;
 
-/* Of a KV group, now. */
-struct engine_stats_group {
-    int window; /* tokens; 0: none */
+/* One KV group: its pool, and what the running sequences hold of it. */
+struct engine_group_stats {
+    int window; /* 0: all is kept */
     int n_blocks, n_free, n_reusable, n_held;
+    int64_t n_refs;                       /* held blocks, once for each sequence that holds them */
+    int64_t n_held_slots, n_unused_slots; /* their quotient is the waste */
 };
 
 /* Requests of a class, now. */
-struct engine_stats_class {
+struct engine_class_stats {
     int n_running; /* had rows */
     int n_waiting; /* admitted, without rows yet */
 };
 
 /* Told and measured times of first tokens, of those that have both. */
-struct engine_stats_promises {
+struct engine_promise_stats {
     int64_t n, n_late; /* late: beyond 1.25 times what was told */
     int64_t predicted_ns, measured_ns, error_ns;
 };
@@ -43,19 +45,18 @@ struct engine_stats {
     int64_t n_refused_by[ADMISSION_N_REASONS]; /* [ADMISSION_ADMITTED]: the request itself made no sense */
     int64_t n_cancelled, n_unread;             /* of the finished: by the client or the end, for want of reading */
     int64_t n_preempted;                       /* times that a sequence lost its blocks */
-    struct engine_stats_class classes[REQUEST_N_CLASSES];
-    struct engine_stats_promises promises[REQUEST_N_CLASSES];
+    struct engine_class_stats classes[REQUEST_N_CLASSES];
+    struct engine_promise_stats promises[REQUEST_N_CLASSES];
 
     /* Tokens. */
     int64_t n_prompt_tokens, n_new_tokens;   /* of prompts that are through; told or counted */
     int64_t n_cache_asked, n_cache_found;    /* tokens of prompts with a cache, of them found */
     int64_t n_misses[ENGINE_STATS_N_MISSES]; /* admitted prompts by what ended the search (enum prefix_miss) */
 
-    /* KV. Slots are those of group 0's held blocks; unused: of them without a token. */
+    /* KV. */
     int n_groups;
-    struct engine_stats_group groups[KV_LAYERS_MAX_GROUPS];
-    int64_t n_held_slots, n_unused_slots;
-    int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks; /* sequences known; blocks of group 0 */
+    struct engine_group_stats groups[KV_LAYERS_MAX_GROUPS];
+    int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks; /* sequences known; blocks of the first group */
 };
 
 /* Thread: engine. */

@@ -104,3 +104,14 @@ int room_grow(struct sequence *sequence, int n_tokens) {
     kv_table_trim(&sequence->kv, sequence->n_computed);
     return kv_table_grow_some(&sequence->kv, n_tokens);
 }
+
+struct room_usage room_usage_of(const struct plan_state *state, int group) {
+    struct room_usage usage = {0};
+    for (int i = 0; i < state->n_sequences; i++) {
+        const struct sequence *sequence = state->sequences[i];
+        usage.n_refs += kv_table_n_held(&sequence->kv, group);
+        if (sequence->state == SEQ_RUNNING)
+            usage.n_unused_slots += sequence->kv.n_blocks * state->groups->block_tokens - sequence->n_computed;
+    }
+    return usage;
+}

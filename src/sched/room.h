@@ -22,6 +22,15 @@ bool room_start(struct sequence *sequence, struct plan_state *state);
  * at most n_tokens. */
 int room_grow(struct sequence *sequence, int n_tokens);
 
+/* What the sequences hold of a group. A shared block counts in n_refs once for each of them; slots that are held and
+ * not filled are in blocks of one sequence only, so n_unused_slots / (held blocks * block_tokens) is the pool's waste.
+ */
+struct room_usage {
+    int64_t n_refs, n_unused_slots;
+};
+
+struct room_usage room_usage_of(const struct plan_state *state, int group);
+
 /* Who gives way to a running sequence, or NULL: of those behind it in rank the last. Cancelled ones come first. */
 struct sequence *room_victim(const struct plan_state *state, const struct sequence *needy);
 

@@ -355,6 +355,76 @@ def many_at_once_get_their_own_answers(s):
     assert together == alone
 
 
+def metrics_count_once():
+    s = Server("--block-tokens", "16")
+
+    def read():
+        status, headers, data = s.ask("GET", "/metrics")
+        assert status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4"), headers
+        text = data.decode()
+        assert "nan" not in text.lower()
+        values = {}
+        for line in text.splitlines():
+            if line.startswith("#"):
+                continue
+            name, value = line.rsplit(" ", 1)
+            assert name not in values, name
+            values[re.sub(r'model_name="[^"]*",engine="0",?', "", name)] = float(value)
+        return values
+    try:
+        fresh = read()
+        assert fresh["vllm:time_to_first_token_seconds_count{}"] == 0
+        body = {"prompt": list(range(500, 600)), "max_tokens": 7, "ignore_eos": True}
+        s.post(TEXT, body)
+        s.post(TEXT, dict(body, n=4))
+        s.stream(TEXT, body)
+        s.post(TEXT, dict(body, max_tokens=-1), 400)
+        raw = json.dumps(dict(body, prompt="x", max_tokens=250)).encode()
+        client = socket.create_connection(("127.0.0.1", s.port))
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+        time.sleep(0.2)
+        client.close()
+        while load_of(s):
+            time.sleep(0.02)
+        after, again = read(), read()
+        assert after == again, "an idle server's metrics changed"
+        assert after["vllm:request_success_total{finished_reason=\"length\"}"] == 3, after
+        assert after["vllm:request_success_total{finished_reason=\"abort\"}"] == 1, after
+        assert after["vllm:time_to_first_token_seconds_count{}"] == 4, after
+        assert after["vllm:num_requests_running{}"] == 0 and after["vllm:num_requests_waiting{}"] == 0, after
+        assert 300 <= after["vllm:prompt_tokens_total{}"] <= 302, after  # three of 100 and the cancelled one's
+        assert 192 <= after["vllm:prefix_cache_hits_total{}"] <= 198, after
+        assert all(after[name] >= fresh[name] for name in fresh if "_total" in name or "_count" in name)
+    finally:
+        assert s.stop() == 0
+
+
+def a_log_that_nobody_reads_blocks_nobody():
+    s = Server()  # its standard error is a pipe that is not read
+    for _ in range(150):
+        s.post(TEXT, {"prompt": "x", "max_tokens": 1}, headers={"x-request-id": "i" * 128, "traceparent": "t" * 50})
+    s.process.send_signal(signal.SIGTERM)
+    assert s.process.wait(timeout=20 * SLOW) == 0
+    s.process.stdout.close()
+    s.process.stderr.close()
+
+
+def a_line_is_logged_for_each_request():
+    s = Server()
+    s.post(CHAT, chat("Secret words", max_tokens=3, cache_salt="pepper"), headers={"x-request-id": "mine-1",
+                                                                                "traceparent": "00-ab-cd-01"})
+    s.post(TEXT, {"prompt": [1] * 1000}, 400)
+    s.process.send_signal(signal.SIGTERM)
+    text = s.process.communicate(timeout=40 * SLOW)[1]
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    assert "Secret" not in text and "pepper" not in text, text
+    assert lines[0]["id"] == "chatcmpl-mine-1" and lines[0]["traceparent"] == "00-ab-cd-01", lines
+    assert lines[0]["status"] == 200 and lines[0]["finish_reason"] == "length" and lines[0]["output_tokens"] == 3, lines
+    parts = [value for key, value in lines[0].items() if key.endswith("_ms") and key not in ("time_ms", "total_ms",
+                                                                                             "ttft_ms")]
+    assert abs(sum(parts) - lines[0]["total_ms"]) < 0.01, lines[0]
+
+
 def keys_are_checked():
     s = Server("--api-key", "abc123", "--cors-origin", "https://page.example")
     try:
@@ -427,7 +497,7 @@ for test in (what_is_served_says_so, whole_and_streamed_are_equal, usage_comes_w
              a_client_that_leaves_is_cancelled, many_at_once_get_their_own_answers):
     attempt(test, server)
 attempt(lambda: server.stop() == 0 or sys.exit(1))
-for test in (keys_are_checked, a_stop_lets_answers_end, wrong_options_are_usage_errors):
+for test in (metrics_count_once, a_log_that_nobody_reads_blocks_nobody, a_line_is_logged_for_each_request, keys_are_checked, a_stop_lets_answers_end, wrong_options_are_usage_errors):
     attempt(test)
 print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
 sys.exit(n_failed > 0)

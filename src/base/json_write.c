@@ -1,4 +1,4 @@
-#include "api/json_write.h"
+#include "base/json_write.h"
 
 #include <math.h>
 #include <stdio.h>

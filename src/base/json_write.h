@@ -2,8 +2,8 @@
  *
  * Commas are its business. Texts must be UTF-8 and may hold NUL. The first failure is kept and told by finish.
  * Thread: one owner. */
-#ifndef KVICK_API_JSON_WRITE_H
-#define KVICK_API_JSON_WRITE_H
+#ifndef KVICK_BASE_JSON_WRITE_H
+#define KVICK_BASE_JSON_WRITE_H
 
 #include <stdbool.h>
 #include <stdint.h>

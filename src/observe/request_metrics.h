@@ -1,0 +1,51 @@
+/* request_metrics: what the requests of a server added up to, under the names that dashboards for vLLM look for.
+ *
+ * Prompt and answer tokens are never merged; every prompt token is counted once, whatever the number of choices,
+ * chunks or preemptions. Thread: io.   Source: names, labels and buckets of vLLM 0.33's /metrics. */
+#ifndef KVICK_OBSERVE_REQUEST_METRICS_H
+#define KVICK_OBSERVE_REQUEST_METRICS_H
+
+#include "base/histogram.h"
+#include "base/str.h"
+#include "engine/engine.h"
+
+enum request_end { REQUEST_STOP, REQUEST_LENGTH, REQUEST_ABORT, REQUEST_ERROR, REQUEST_N_ENDS };
+
+/* One request to the engine that came home, as its client saw it. */
+struct request_record {
+    const struct request *request;
+    enum request_end end;
+    int n_completion; /* tokens of all choices that counted */
+    int64_t max_tokens;
+};
+
+struct request_metrics {
+    struct histogram ttft, inter_token, per_token, e2e, queue, prefill, decode, inference;
+    struct histogram n_prompt, n_generated, max_generated, param_max_tokens, param_n, n_computed;
+    uint64_t n_ends[REQUEST_N_ENDS];
+    double n_prompt_tokens, n_cached_tokens, n_generated_tokens;
+    double n_queried_tokens; /* of requests that may use the cache */
+};
+
+/* max_context: bounds of the histograms of lengths. */
+void request_metrics_init(struct request_metrics *metrics, int max_context);
+
+void request_metrics_finish(struct request_metrics *metrics, const struct request_record *record);
+
+/* A token came gap_ns after the one before it in the same answer. */
+void request_metrics_gap(struct request_metrics *metrics, int64_t gap_ns);
+
+struct request_metrics_now {
+    const char *model_name;
+    struct engine_stats engine;
+    int n_waiting; /* requests that have no slot of the engine yet */
+    int block_tokens, n_blocks;
+    const char *kv_dtype;
+    bool has_prefix_cache;
+};
+
+/* The whole text. Errors: those of str_append. */
+WARN_UNUSED enum status request_metrics_write(const struct request_metrics *metrics,
+                                              const struct request_metrics_now *now, struct str *out);
+
+#endif
