@@ -8,6 +8,7 @@
 #include "support/test.h"
 
 #define MS INT64_C(1000000)
+#define N_BEFORE 8
 
 static struct engine *start(enum policy_kind policy, int max_sequences, const struct admission_limits *limits) {
     struct engine_options options = request_run_options(&request_run_plain, max_sequences, 8 * REQUEST_RUN_MAX_CONTEXT);
@@ -200,17 +201,17 @@ static void asking_is_free_and_knows_the_cache(void **state) {
 static void a_deadline_behind_others(void **state) {
     (void)state;
     for (int is_fcfs = 0; is_fcfs < 2; is_fcfs++) {
-        struct engine *engine = start(is_fcfs ? POLICY_FCFS : POLICY_PROMISES, 4, NULL);
-        int64_t alone_ns = asked_ns(engine, 900);
-        struct request *before[3];
-        for (int i = 0; i < 3; i++) {
-            before[i] = request_run_make(901 + i, 1);
+        struct engine *engine = start(is_fcfs ? POLICY_FCFS : POLICY_PROMISES, N_BEFORE + 1, NULL);
+        int64_t alone_ns = asked_ns(engine, 1000);
+        struct request *before[N_BEFORE];
+        for (int i = 0; i < N_BEFORE; i++) {
+            before[i] = request_run_make(960 + i, 1);
             before[i]->has_cache = false;
             assert_int_equal(engine_client_submit(engine, before[i]), STATUS_OK);
         }
-        struct request *late = request_run_make(900, 1);
+        struct request *late = request_run_make(1000, 1);
         late->has_cache = false;
-        late->deadline_ns = clock_now_ns() + 2 * alone_ns;
+        late->deadline_ns = clock_now_ns() + alone_ns * 3 / 2;
         assert_int_equal(engine_client_submit(engine, late), STATUS_OK);
         struct event event;
         do
@@ -219,11 +220,11 @@ static void a_deadline_behind_others(void **state) {
         assert_int_equal(event.kind, is_fcfs ? EVENT_ADMITTED : EVENT_REFUSED);
         if (!is_fcfs) {
             assert_int_equal(event.refusal, ADMISSION_DEADLINE);
-            assert_true(event.estimate_ns > 2 * alone_ns / 2);
+            assert_true(event.estimate_ns > alone_ns);
         }
         engine_destroy(&engine);
         engine_client_free(&late);
-        for (int i = 0; i < 3; i++) engine_client_free(&before[i]);
+        for (int i = 0; i < N_BEFORE; i++) engine_client_free(&before[i]);
     }
 }
 
