@@ -419,6 +419,7 @@ void api_call_on_event(const struct event *event) {
         acknowledge(prompt);
         return;
     case EVENT_CHOICE_FINISHED: on_choice_finished(prompt, event); return;
+    case EVENT_ESTIMATED:
     case EVENT_FINISHED: come_home(prompt); return;
     }
 }

@@ -198,7 +198,8 @@ int cmd_serve(const struct options *options, int n_words, const char **words) {
     if (check_usage(options, &note)) return cmd_usage("serve", "%s", note.text);
     struct options engine_options = *options;
     engine_options.context = options->max_model_len;
-    struct cmd_engine_needs needs = {.max_sequences = (int)options->max_num_seqs, .n_full = FULL_SESSIONS};
+    struct cmd_engine_needs needs = {
+        .max_sequences = (int)options->max_num_seqs, .n_full = FULL_SESSIONS, .is_serving = true, .is_hasty = true};
     enum status status = cmd_engine_open_file(&serve.model, words[0], &engine_options, &needs, &note);
     if (status) return cmd_fail(NULL, status, &note);
     status = open_api(&serve, &note);
