@@ -27,8 +27,10 @@ static enum status read_numerics(const struct options *options, struct engine_op
         out->kv_dtype = DTYPE_F16;
     else if (strcmp(options->kv_cache_dtype, "f32") == 0)
         out->kv_dtype = DTYPE_F32;
+    else if (strcmp(options->kv_cache_dtype, "int8") == 0)
+        out->kv_dtype = DTYPE_I8;
     else
-        return status_fail(note, STATUS_INVALID, "--kv-cache-dtype: '%s' is unknown (known: f16, f32)",
+        return status_fail(note, STATUS_INVALID, "--kv-cache-dtype: '%s' is unknown (known: int8, f16, f32)",
                            options->kv_cache_dtype);
     static const char *const forms[] = {[ACTIVATIONS_AUTO] = "auto",
                                         [ACTIVATIONS_INT8] = "int8",
