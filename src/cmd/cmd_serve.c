@@ -115,6 +115,14 @@ static void load_main(void *owner) {
 
 static void say_ready(const struct serve *serve);
 
+/* What the template's source says about how the model answers. */
+static struct answer_rules rules_of(const struct gguf *gguf) {
+    struct gguf_text source;
+    bool has_source = gguf_has(gguf, "tokenizer.chat_template") &&
+                      gguf_get_text(gguf, "tokenizer.chat_template", &source, NULL) == STATUS_OK;
+    return has_source ? answer_parse_rules(source.ptr, source.n_bytes) : (struct answer_rules){0};
+}
+
 static void on_loaded(void *owner) {
     struct serve *serve = owner;
     char done;
@@ -122,7 +130,7 @@ static void on_loaded(void *owner) {
     if (!ring_pop(&serve->is_loaded, &done)) return;
     if (!serve->status)
         serve->status = api_server_open(&serve->api, serve->model.engine, serve->tokenizer, serve->chat_template,
-                                        serve->chat_note.text, &serve->note);
+                                        serve->chat_note.text, rules_of(serve->model.gguf), &serve->note);
     if (serve->status)
         http_server_stop(serve->http);
     else
@@ -190,7 +198,8 @@ int cmd_serve(const struct options *options, int n_words, const char **words) {
     if (check_usage(options, &note)) return cmd_usage("serve", "%s", note.text);
     struct options engine_options = *options;
     engine_options.context = options->max_model_len;
-    struct cmd_engine_needs needs = {.max_sequences = (int)options->max_num_seqs, .n_full = FULL_SESSIONS};
+    struct cmd_engine_needs needs = {
+        .max_sequences = (int)options->max_num_seqs, .n_full = FULL_SESSIONS, .is_serving = true, .is_hasty = true};
     enum status status = cmd_engine_open_file(&serve.model, words[0], &engine_options, &needs, &note);
     if (status) return cmd_fail(NULL, status, &note);
     status = open_api(&serve, &note);

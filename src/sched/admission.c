@@ -121,13 +121,16 @@ static int64_t first_end_ns(struct admission *admission, const struct plan_state
     return first;
 }
 
-static int64_t work_of(const struct plan_state *state, int from, int to, struct step_pace *out_pace) {
+/* Work of the candidate's rows [from, to), and the pace that steps have once it is there. */
+static int64_t work_of(const struct plan_state *state, const struct admission_candidate *candidate, int from, int to,
+                       struct step_pace *out_pace) {
+    bool is_interactive = candidate->terms.service_class == TERMS_INTERACTIVE;
+    enum step_urgency urgency = is_interactive ? STEP_PROMPT : state->urgency;
     struct step_shape decode = {0};
     for (int i = 0; i < state->n_sequences; i++)
         if (sequence_is_decoding(state->sequences[i]))
             step_cost_add_decode(&state->cost, &decode, state->sequences[i]->n_computed);
-    *out_pace =
-        step_bound_pace(&state->cost, &state->limits.step, &decode, state->urgency, state->limits.max_prefill_rows);
+    *out_pace = step_bound_pace(&state->cost, &state->limits.step, &decode, urgency, state->limits.max_prefill_rows);
     return step_bound_work_ns(&state->cost, out_pace, from, to);
 }
 
@@ -137,7 +140,7 @@ static int64_t stretched(const struct admission *admission, const struct plan_st
                          const struct admission_candidate *candidate, int64_t estimate_ns, int64_t now_ns) {
     if (candidate->terms.service_class == TERMS_BATCH) return estimate_ns;
     struct step_pace pace;
-    int64_t own_ns = work_of(state, candidate->n_cached, candidate->n_prompt, &pace), others_ns = own_ns;
+    int64_t own_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace), others_ns = own_ns;
     int tenant = candidate->terms.tenant;
     for (int i = 0; i < state->n_sequences; i++) {
         const struct sequence *sequence = state->sequences[i];
@@ -200,7 +203,7 @@ static struct admission_answer answer_in_time(struct admission *admission, const
     const struct terms *terms = &candidate->terms;
     int64_t max_estimate_ns = admission->limits.max_estimate_ns[terms->service_class], broken_end_ns, estimate_ns;
     struct step_pace pace;
-    work_of(state, 0, 1, &pace);
+    work_of(state, candidate, 0, 1, &pace);
     forecast_anyway(admission, state, now_ns);
     int n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, &broken_end_ns, &estimate_ns);
     if (state->policy.kind == POLICY_FCFS)
@@ -239,7 +242,7 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
     struct terms terms = candidate->terms;
     struct step_pace pace;
     REQUIRE(answer->reason == ADMISSION_ADMITTED);
-    int64_t work_ns = work_of(state, candidate->n_cached, candidate->n_prompt, &pace);
+    int64_t work_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace);
     terms.promise_ns = now_ns + answer->estimate_ns;
     terms.slack_ns = (int64_t)((double)answer->estimate_ns * ADMISSION_LATE_SHARE);
     /* Nothing is decided within a step. */
