@@ -11,6 +11,7 @@
 
 #include "api/api_params.h"
 #include "api/api_server.h"
+#include "chat/answer_parse.h"
 #include "tokenizer/detokenizer.h"
 
 #define API_MAX_PROMPTS 64
@@ -21,10 +22,13 @@
 struct api_choice {
     struct detokenizer detokenizer;
     struct stop_match stop;
-    struct str text; /* what is certain; a stream keeps only what has not been sent */
-    int n_tokens;    /* until its end */
+    struct answer_parse parse;
+    struct answer answer; /* what is certain; a stream keeps only what has not been sent */
+    int n_reasoning_tokens;
+    int n_blocks, block; /* of a stream in Anthropic's form: those begun, and what the open one holds */
+    int n_tokens;        /* until its end */
     bool is_over;
-    const char *finish_reason; /* "stop", "length"; NULL while it runs */
+    const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool has_started;          /* a stream's first chunk was sent */
     int64_t last_token_ns;     /* when its last token came, on this thread */
 };
@@ -59,7 +63,8 @@ struct api_call {
     json_t *json; /* params and prompts point into it */
     struct api_params params;
     enum api_kind kind;
-    bool has_echo;
+    bool has_echo;              /* of a completion */
+    bool is_base64;             /* of an embedding */
     struct api_prompt *prompts; /* [n_prompts] */
     int n_prompts, n_home;
     int http_code; /* replied; 0: the client left before */
@@ -72,7 +77,6 @@ struct api_call {
     int64_t received_ns, parsed_ns;
     int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
     bool is_estimate;    /* it is only asked when the first token would come */
-    struct str head;     /* of a stream's chunks, up to the choices */
 };
 
 /* Takes the exchange. json: taken; params were read from it. prompts: taken (mem), [n_prompts]. NULL: no memory, or too
@@ -102,7 +106,7 @@ int api_call_choice_idx(const struct api_prompt *prompt, int choice);
 
 /* Sums over the prompts that are home. */
 struct api_usage {
-    int n_prompt, n_cached, n_completion;
+    int n_prompt, n_cached, n_completion, n_reasoning; /* reasoning: of the completion */
 };
 struct api_usage api_call_usage(const struct api_call *call);
 

@@ -116,6 +116,14 @@ static void load_main(void *owner) {
 
 static void say_ready(const struct serve *serve);
 
+/* What the template's source says about how the model answers. */
+static struct answer_rules rules_of(const struct gguf *gguf) {
+    struct gguf_text source;
+    bool has_source = gguf_has(gguf, "tokenizer.chat_template") &&
+                      gguf_get_text(gguf, "tokenizer.chat_template", &source, NULL) == STATUS_OK;
+    return has_source ? answer_parse_rules(source.ptr, source.n_bytes) : (struct answer_rules){0};
+}
+
 static void on_loaded(void *owner) {
     struct serve *serve = owner;
     char done;
@@ -123,7 +131,7 @@ static void on_loaded(void *owner) {
     if (!ring_pop(&serve->is_loaded, &done)) return;
     if (!serve->status)
         serve->status = api_server_open(&serve->api, serve->model.engine, serve->tokenizer, serve->chat_template,
-                                        serve->chat_note.text, &serve->note);
+                                        serve->chat_note.text, rules_of(serve->model.gguf), &serve->note);
     if (serve->status)
         http_server_stop(serve->http);
     else

@@ -12,7 +12,6 @@ fi
 KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
 import http.client
 import json
-import os
 import re
 import signal
 import socket
@@ -22,32 +21,15 @@ import threading
 import time
 import traceback
 
-KVICK = os.environ["KVICK"]
-SLOW = 1 if "release" in KVICK else 15
+sys.path.insert(0, "tests/support")
+from kvick_server import KVICK, SLOW, KvickServer
+
 N_VOCAB = 49152
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 
 
-class Server:
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([KVICK, "serve", "smollm2", "--port", "0", "--max-model-len", "256",
-                                         *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stdout:
-            found = re.search(r"listening on \w+://[\d.]+:(\d+)", line)
-            if found:
-                self.port = int(found[1])
-                return
-        raise AssertionError(self.process.stderr.read())
-
-    def stop(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        try:
-            return self.process.wait(timeout=40 * SLOW)
-        finally:
-            self.process.stdout.close()
-            self.process.stderr.close()
-
+class Server(KvickServer):
     def ask(self, method, path, body=None, headers=None, timeout=60):
         """(status, headers, body) of a request; body: JSON, or bytes as they are."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * SLOW)
