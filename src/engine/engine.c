@@ -16,7 +16,6 @@
 
 #define MAX_INBOX 1024
 #define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
-#define BATCH_STEPS 4          /* a step of batch work alone is so many times as long */
 #define IDLE_POLL_MS 1         /* how late a reader's progress is seen when nothing else is to be done */
 
 /* ---- start and end ---- */
@@ -72,7 +71,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                  .step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
                                           .target_itl_ns = options->target_itl_ns,
                                           .max_step_ns = options->max_step_ns,
-                                          .batch_step_ns = BATCH_STEPS * options->max_step_ns}};
+                                          .batch_step_ns = STEP_BOUND_BATCH_STEPS * options->max_step_ns}};
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
     engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
