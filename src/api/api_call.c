@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "api/api_choice.h"
+#include "api/api_promise.h"
 #include "api/api_response.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -72,7 +73,9 @@ static void on_gone(void *owner) {
 struct api_call *api_call_open(struct api_server *api, struct http_exchange *exchange, json_t *json,
                                const struct api_params *params, struct api_prompt *prompts, int n_prompts,
                                const struct api_response *response, struct api_fault *fault) {
-    struct api_call *call = api->n_calls < api->options.max_calls ? mem_alloc(sizeof *call) : NULL;
+    int64_t deadline_ms;
+    bool is_sound = api_promise_read_deadline(exchange, &deadline_ms, fault);
+    struct api_call *call = is_sound && api->n_calls < api->options.max_calls ? mem_alloc(sizeof *call) : NULL;
     bool has_memory = call != NULL;
     if (call) {
         *call = (struct api_call){.api = api,
@@ -91,11 +94,11 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
         }
     }
     if (!has_memory) {
-        if (api->n_calls >= api->options.max_calls) {
+        if (is_sound && api->n_calls >= api->options.max_calls) {
             api_fault_set(fault, 429, "rate_limit_exceeded", NULL, "%d requests are open, which is the limit",
                           api->options.max_calls);
             fault->retry_after_s = 1;
-        } else {
+        } else if (is_sound) {
             api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
         }
         struct api_params unused = *params;
@@ -108,6 +111,7 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
     if (!call->params.has_seed) call->params.sampling.seed = api_server_random(api);
     call->created_s = (int64_t)time(NULL);
     call->received_ns = http_exchange_received_ns(exchange);
+    call->deadline_ns = deadline_ms ? call->received_ns + deadline_ms * 1000000 : 0;
     set_id(call);
     call->next = api->calls;
     if (api->calls) api->calls->prev = call;
@@ -116,6 +120,7 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
     api->n_requests++;
     const char *traceparent = http_exchange_header(exchange, "traceparent");
     snprintf(call->path, sizeof call->path, "%s", http_exchange_path(exchange));
+    call->is_estimate = strcmp(call->path, API_ESTIMATE_PATH) == 0;
     if (traceparent && utf8_valid_prefix(traceparent, strlen(traceparent)) == strlen(traceparent))
         snprintf(call->traceparent, sizeof call->traceparent, "%s", strlen(traceparent) < 60 ? traceparent : "");
     http_exchange_on_gone(exchange, on_gone, call);
@@ -202,6 +207,7 @@ static void send_events(struct api_call *call, enum status status, struct str *d
 static void start_stream(struct api_call *call) {
     if (!call->params.is_stream || !call->exchange || http_exchange_is_started(call->exchange)) return;
     http_exchange_set_header(call->exchange, "X-Request-Id", call->id);
+    api_promise_set_headers(call);
     sse_start(call->exchange);
 }
 
@@ -257,12 +263,13 @@ static void finish_whole(struct api_call *call) {
     struct http_exchange *exchange = call->exchange;
     struct str body;
     str_init(&body, 2 * ANSWER_MAX_BYTES);
-    if (call->response->write_whole(call, &body)) {
+    if (call->is_estimate ? api_promise_write_estimate(call, &body) : call->response->write_whole(call, &body)) {
         fail_memory(call);
     } else {
+        http_exchange_set_header(exchange, "X-Request-Id", call->id);
+        if (!call->is_estimate) api_promise_set_headers(call);
         end_exchange(call);
         call->http_code = 200;
-        http_exchange_set_header(exchange, "X-Request-Id", call->id);
         http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);
     }
     str_deinit(&body);
@@ -313,11 +320,11 @@ static void come_home(struct api_prompt *prompt) {
     if (++call->n_home < call->n_prompts) return;
     if (call->exchange && call->fault.http_code)
         reply_fault(call);
-    else if (call->exchange && call->params.is_stream)
+    else if (call->exchange && call->params.is_stream && !call->is_estimate)
         finish_stream(call);
     else if (call->exchange)
         finish_whole(call);
-    record_call(call);
+    if (!call->is_estimate) record_call(call);
     api_call_close(call);
 }
 
@@ -402,6 +409,7 @@ void api_call_on_event(const struct event *event) {
     switch (event->kind) {
     case EVENT_ADMITTED:
         prompt->state = PROMPT_ADMITTED;
+        prompt->told = *event;
         api_choice_begin(prompt);
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             cancel_prompt(prompt);
@@ -409,7 +417,12 @@ void api_call_on_event(const struct event *event) {
             start_stream(call);
         return;
     case EVENT_REFUSED:
-        if (!call->fault.http_code) api_fault_from_status(&call->fault, event->status, &prompt->request->note);
+        prompt->told = *event;
+        if (call->is_estimate && event->refusal != ADMISSION_ADMITTED) {
+            come_home(prompt);
+            return;
+        }
+        if (!call->fault.http_code) api_promise_refuse(&call->fault, event);
         api_call_cancel(call);
         come_home(prompt);
         return;
@@ -420,6 +433,9 @@ void api_call_on_event(const struct event *event) {
         return;
     case EVENT_CHOICE_FINISHED: on_choice_finished(prompt, event); return;
     case EVENT_ESTIMATED:
+        prompt->told = *event;
+        come_home(prompt);
+        return;
     case EVENT_FINISHED: come_home(prompt); return;
     }
 }

@@ -15,6 +15,7 @@
 #include "tokenizer/detokenizer.h"
 
 #define API_MAX_PROMPTS 64
+#define API_ESTIMATE_PATH "/v1/estimate"
 #define API_MAX_ID_BYTES 160
 
 /* One answer while it grows. */
@@ -47,6 +48,8 @@ struct api_prompt {
     struct api_choice *choices; /* [n] */
     int n_unacknowledged;
     int64_t tokenize_begin_ns;
+    struct phase_stats before; /* its parts before the engine, for as long as the request is there */
+    struct event told;         /* ADMITTED, REFUSED or ESTIMATED, when it has come */
 };
 
 struct api_response; /* how answers of this kind are written */
@@ -72,6 +75,8 @@ struct api_call {
     char id[API_MAX_ID_BYTES];
     int64_t created_s;
     int64_t received_ns, parsed_ns;
+    int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
+    bool is_estimate;    /* it is only asked when the first token would come */
 };
 
 /* Takes the exchange. json: taken; params were read from it. prompts: taken (mem), [n_prompts]. NULL: no memory, or too

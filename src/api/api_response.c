@@ -25,6 +25,11 @@ static void write_phases(struct json_write *json, const struct phase_stats *stat
         json_write_real(json, phase_stats_ms(stats->received_ns, stats->first_token_ns));
     else
         json_write_null(json);
+    json_write_key(json, "predicted_ttft_ms");
+    if (stats->predicted_ns)
+        json_write_real(json, phase_stats_ms(stats->received_ns, stats->predicted_ns));
+    else
+        json_write_null(json);
     json_write_field_int(json, "prefill_steps", stats->n_prefill_steps);
     json_write_field_int(json, "preemptions", stats->n_preemptions);
     json_write_field_real(json, "prefill_gflop", stats->prefill.flops / 1e9);

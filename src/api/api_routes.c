@@ -299,6 +299,17 @@ static void handle_completion(void *owner, struct http_exchange *exchange, const
     completion_request_handle(owner, exchange, key_of(owner, exchange));
 }
 
+/* The same body as the route that it asks about. */
+static void handle_estimate(void *owner, struct http_exchange *exchange, const char *parameter) {
+    size_t n_bytes;
+    const char *body = http_exchange_body(exchange, &n_bytes);
+    (void)parameter;
+    if (memmem(body, n_bytes, "\"messages\"", 10))
+        chat_request_handle(owner, exchange, key_of(owner, exchange));
+    else
+        completion_request_handle(owner, exchange, key_of(owner, exchange));
+}
+
 static void handle_embeddings(void *owner, struct http_exchange *exchange, const char *parameter) {
     (void)parameter;
     embedding_request_handle(owner, exchange, key_of(owner, exchange));
@@ -347,6 +358,7 @@ const struct http_route *api_routes_table(int *out_n) {
         {"POST", "/v1/completions", handle_completion},
         {"POST", "/v1/chat/completions/render", handle_chat_render},
         {"POST", "/v1/completions/render", handle_completion_render},
+        {"POST", API_ESTIMATE_PATH, handle_estimate},
         {"POST", "/v1/embeddings", handle_embeddings},
         {"POST", "/v1/messages", handle_messages},
         {"POST", "/v1/messages/count_tokens", handle_count_tokens},

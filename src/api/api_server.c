@@ -133,7 +133,8 @@ static bool is_open(const char *method, const char *path) {
 static void allow_origin(const struct api_server *api, struct http_exchange *exchange) {
     if (!api->options.cors_origin) return;
     http_exchange_set_header(exchange, "Access-Control-Allow-Origin", api->options.cors_origin);
-    http_exchange_set_header(exchange, "Access-Control-Expose-Headers", "X-Request-Id, Server-Timing, Retry-After");
+    http_exchange_set_header(exchange, "Access-Control-Expose-Headers",
+                             "X-Request-Id, Server-Timing, Retry-After, X-Kvick-Ttft-Estimate-Ms");
     http_exchange_set_header(exchange, "Vary", "Origin");
 }
 

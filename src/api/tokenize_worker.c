@@ -99,6 +99,7 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
     request->has_cache = !params->has_cache_off;
     request->class_ = params->class_;
     request->priority = params->priority;
+    request->deadline_ns = call->deadline_ns;
     request->tenant_id = (uint64_t)(call->key_idx + 1);
     request->max_unread = 256;
     request->max_blocked_ns = 30000000000;
@@ -168,7 +169,9 @@ static void take_call(struct tokenize_worker *worker, struct api_call *call) {
         struct api_prompt *prompt = &call->prompts[i];
         phase_stats_add(&prompt->request->stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, clock_now_ns());
         /* Once the last prompt is submitted the call may be gone. */
-        enum status status = engine_client_submit(worker->api->engine, prompt->request);
+        prompt->before = prompt->request->stats;
+        enum status status = call->is_estimate ? engine_client_ask(worker->api->engine, prompt->request)
+                                               : engine_client_submit(worker->api->engine, prompt->request);
         if (status) report(worker, call, i);
     }
 }

@@ -112,6 +112,7 @@ static bool ask(struct engine *engine, struct request *request, struct gate_answ
            (struct event){.status = answer->status,
                           .refusal = answer->admission.reason,
                           .retry_after_ns = answer->admission.retry_after_ns,
+                          .told_ns = answer->now_ns,
                           .estimate_ns = gate_estimate_ns(answer)});
     return false;
 }
@@ -152,6 +153,7 @@ static void submit(struct engine *engine, struct request *request) {
     outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED,
                                         .request_id = request->id,
                                         .owner = request->owner,
+                                        .told_ns = answer.now_ns,
                                         .estimate_ns = estimate_ns});
 }
 
@@ -160,8 +162,9 @@ static void estimate(struct engine *engine, struct request *request) {
     if (!ask(engine, request, &answer)) return;
     request->stats.n_prompt_tokens = request->n_prompt;
     request->stats.n_cached_tokens = answer.candidate.n_cached;
-    outbox_send_home(engine, request,
-                     (struct event){.kind = EVENT_ESTIMATED, .estimate_ns = gate_estimate_ns(&answer)});
+    outbox_send_home(
+        engine, request,
+        (struct event){.kind = EVENT_ESTIMATED, .told_ns = answer.now_ns, .estimate_ns = gate_estimate_ns(&answer)});
 }
 
 /* An id that is unknown has finished meanwhile: nothing to do. */

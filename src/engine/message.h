@@ -125,7 +125,8 @@ struct event {
     /* REFUSED: by admission, or ADMISSION_ADMITTED if the request itself makes no sense. */
     enum admission_reason refusal;
     int64_t retry_after_ns;  /* REFUSED: when it would be taken, as far as can be seen; 0: never */
-    int64_t estimate_ns;     /* ADMITTED, ESTIMATED, REFUSED: from then to its first token; 0: not worked out */
+    int64_t told_ns;         /* ADMITTED, ESTIMATED, REFUSED: when that was decided */
+    int64_t estimate_ns;     /* likewise: from then to its first token; 0: not worked out */
     struct request *request; /* REFUSED, ESTIMATED, FINISHED: it comes home */
 };
 

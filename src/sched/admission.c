@@ -90,17 +90,20 @@ static int64_t hold_limit_ns(const struct terms *terms, int64_t step_ns) {
     return limit_ns < due_ns ? limit_ns : due_ns;
 }
 
-/* Promises that the forecast with the candidate breaks and the one without it keeps; with step_ns > 0 those that it
- * nearly breaks as well. *out_end_ns: when the last of them has its first token. */
-static int count_broken(const struct admission *admission, int n_sequences, int64_t step_ns, int64_t *out_end_ns) {
+/* Promises that the forecast with the candidate breaks and the one without it keeps. In its own place, is_held false,
+ * those count as well that it nearly breaks; held back, those do not that it delays by no more than a step: they were
+ * about to be late anyway. *out_end_ns: when the last of them has its first token. */
+static int count_broken(const struct admission *admission, int n_sequences, int64_t step_ns, bool is_held,
+                        int64_t *out_end_ns) {
     int n = 0;
     *out_end_ns = admission->forecast.begin_ns;
     for (int i = 0; i < n_sequences; i++) {
         const struct forecast_sequence *sequence = &admission->forecast.sequences[i];
         bool is_promise = sequence->terms->promise_ns && sequence->terms->service_class == TERMS_INTERACTIVE;
         if (!is_promise || sequence->is_yielding) continue;
-        int64_t limit_ns = step_ns ? hold_limit_ns(sequence->terms, step_ns) : policy_due_ns(sequence->terms);
+        int64_t limit_ns = is_held ? policy_due_ns(sequence->terms) : hold_limit_ns(sequence->terms, step_ns);
         if (sequence->first_token_ns <= limit_ns || admission->anyway_ns[i] > limit_ns) continue;
+        if (is_held && sequence->first_token_ns - admission->anyway_ns[i] <= step_ns) continue;
         n++;
         if (sequence->first_token_ns > *out_end_ns) *out_end_ns = sequence->first_token_ns;
     }
@@ -164,7 +167,7 @@ static struct admission_answer refuse(enum admission_reason reason, int64_t esti
 /* Forecast with the candidate in the queue. Returns how many promises it breaks, when the last of those is through, and
  * the candidate's own time. */
 static int try_place(struct admission *admission, const struct plan_state *state,
-                     const struct admission_candidate *candidate, int64_t now_ns, int64_t step_ns,
+                     const struct admission_candidate *candidate, int64_t now_ns, int64_t step_ns, bool is_held,
                      int64_t *out_broken_end_ns, int64_t *out_estimate_ns) {
     struct forecast *forecast = &admission->forecast;
     forecast_load(forecast, state, now_ns);
@@ -173,7 +176,7 @@ static int try_place(struct admission *admission, const struct plan_state *state
                  candidate->max_new);
     forecast_run(forecast, state);
     *out_estimate_ns = forecast->sequences[n_others].first_token_ns - now_ns;
-    return count_broken(admission, n_others, step_ns, out_broken_end_ns);
+    return count_broken(admission, n_others, step_ns, is_held, out_broken_end_ns);
 }
 
 static void forecast_anyway(struct admission *admission, const struct plan_state *state, int64_t now_ns) {
@@ -205,13 +208,13 @@ static struct admission_answer answer_in_time(struct admission *admission, const
     struct step_pace pace;
     work_of(state, candidate, 0, 1, &pace);
     forecast_anyway(admission, state, now_ns);
-    int n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, &broken_end_ns, &estimate_ns);
+    int n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, false, &broken_end_ns, &estimate_ns);
     if (state->policy.kind == POLICY_FCFS)
         return (struct admission_answer){.reason = ADMISSION_ADMITTED, .estimate_ns = estimate_ns};
     if (n_broken > 0) {
         /* In its place it would make others late: it gets a later one. */
         placed.terms.hold_ns = broken_end_ns;
-        n_broken = try_place(admission, state, &placed, now_ns, 0, &broken_end_ns, &estimate_ns);
+        n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, true, &broken_end_ns, &estimate_ns);
     }
     estimate_ns = stretched(admission, state, candidate, estimate_ns, now_ns);
     if (terms->deadline_ns && now_ns + estimate_ns > terms->deadline_ns) {
