@@ -1,6 +1,6 @@
 #include "sched/load.h"
 
-#define MIN_SPAN_NS 2e9 /* a burst at the very start is no rate yet */
+#define MIN_SPAN_NS ((double)LOAD_TIME_NS) /* a burst at the very start is no rate yet */
 
 static int size_of(int64_t work_ns) {
     int size = 0;
