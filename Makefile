@@ -6,7 +6,7 @@ export BRIDGE
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: build demo test test-all lint asan ubsan tsan kernelcheck bench-peers bench-engine fuzz format clean help
+.PHONY: build demo e2e test test-all lint asan ubsan tsan kernelcheck bench-peers bench-engine fuzz format clean help
 
 build: ## the program, build/release/kvick; installs nothing
 	@scripts/build release kvick
@@ -21,6 +21,13 @@ test: ## install what the tests need, build, run every test (10 minutes at most)
 	@scripts/build release kvick tests
 	@scripts/fetch-model smollm2 >build/smollm2.path || echo "make test: smollm2 is absent, its tests will be skipped" >&2
 	@scripts/run-tests release
+
+e2e: ## the program from outside, with the real OpenAI and Anthropic clients (pip, 110 MB, once)
+	@scripts/setup test
+	@scripts/build release kvick tests
+	@scripts/venv clients >build/clients.venv
+	@scripts/fetch-model smollm2 >build/smollm2.path
+	@scripts/run-tests release e2e
 
 test-all: ## test, then the long tests, every sanitizer, kernelcheck and fuzz
 	@scripts/setup test

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/api_choice.h"
+#include "api/api_promise.h"
 #include "api/api_response.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -12,27 +14,21 @@
 #include "http/sse.h"
 #include "observe/request_log.h"
 
-#define MAX_ANSWER_BYTES ((size_t)64 << 20)
+#define MAX_LINE_BYTES 4096
 #define MAX_EVENT_BYTES ((size_t)1 << 20)
-#define MAX_HEAD_BYTES 4096
 #define SLOW_READER_BYTES ((size_t)256 << 10) /* pending from here on: tokens are not acknowledged */
 
 /* ---- life ---- */
 
-static void free_choices(struct api_prompt *prompt, int n) {
-    for (int i = 0; prompt->choices && i < n; i++) {
-        stop_match_deinit(&prompt->choices[i].stop);
-        str_deinit(&prompt->choices[i].text);
-    }
-    mem_free(prompt->choices);
-}
-
 static void free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices) {
     for (int i = 0; i < n_prompts; i++) {
         struct request *request = prompts[i].request;
-        if (request) mem_free(request->logprobs);
+        if (request) {
+            mem_free(request->logprobs);
+            mem_free(request->embedding);
+        }
         engine_client_free(&prompts[i].request);
-        free_choices(&prompts[i], n_choices);
+        api_choice_deinit_all(&prompts[i], n_choices);
         mem_free(prompts[i].ids);
         mem_free(prompts[i].own_text);
     }
@@ -49,22 +45,8 @@ void api_call_close(struct api_call *call) {
     api->n_calls--;
     free_prompts(call->prompts, call->n_prompts, call->params.n);
     api_params_deinit(&call->params);
-    str_deinit(&call->head);
     json_decref(call->json);
     mem_free(call);
-}
-
-static bool init_choices(struct api_call *call, struct api_prompt *prompt) {
-    unsigned flags = call->params.shows_special ? DETOKENIZER_SHOW_SPECIAL : 0;
-    prompt->choices = mem_alloc_array((size_t)call->params.n, sizeof *prompt->choices);
-    if (!prompt->choices) return false;
-    for (int i = 0; i < call->params.n; i++) {
-        struct api_choice *choice = &prompt->choices[i];
-        detokenizer_init(&choice->detokenizer, call->api->tokenizer, flags);
-        stop_match_init(&choice->stop, call->params.stops, call->params.n_stops, call->params.keeps_stop);
-        str_init(&choice->text, MAX_ANSWER_BYTES);
-    }
-    return true;
 }
 
 /* The client's own id if it gave a sound one. */
@@ -91,7 +73,9 @@ static void on_gone(void *owner) {
 struct api_call *api_call_open(struct api_server *api, struct http_exchange *exchange, json_t *json,
                                const struct api_params *params, struct api_prompt *prompts, int n_prompts,
                                const struct api_response *response, struct api_fault *fault) {
-    struct api_call *call = api->n_calls < api->options.max_calls ? mem_alloc(sizeof *call) : NULL;
+    int64_t deadline_ms;
+    bool is_sound = api_promise_read_deadline(exchange, &deadline_ms, fault);
+    struct api_call *call = is_sound && api->n_calls < api->options.max_calls ? mem_alloc(sizeof *call) : NULL;
     bool has_memory = call != NULL;
     if (call) {
         *call = (struct api_call){.api = api,
@@ -101,21 +85,20 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
                                   .params = *params,
                                   .prompts = prompts,
                                   .n_prompts = n_prompts,
-                                  .kind = response == &chat_response ? API_CHAT : API_COMPLETION,
+                                  .kind = response->kind,
                                   .key_idx = -1};
         atomic_init(&call->is_gone, false);
-        str_init(&call->head, MAX_HEAD_BYTES);
         for (int i = 0; i < n_prompts; i++) {
             prompts[i].call = call;
-            has_memory = has_memory && init_choices(call, &prompts[i]);
+            has_memory = has_memory && api_choice_init_all(call, &prompts[i]);
         }
     }
     if (!has_memory) {
-        if (api->n_calls >= api->options.max_calls) {
+        if (is_sound && api->n_calls >= api->options.max_calls) {
             api_fault_set(fault, 429, "rate_limit_exceeded", NULL, "%d requests are open, which is the limit",
                           api->options.max_calls);
             fault->retry_after_s = 1;
-        } else {
+        } else if (is_sound) {
             api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
         }
         struct api_params unused = *params;
@@ -128,6 +111,7 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
     if (!call->params.has_seed) call->params.sampling.seed = api_server_random(api);
     call->created_s = (int64_t)time(NULL);
     call->received_ns = http_exchange_received_ns(exchange);
+    call->deadline_ns = deadline_ms ? call->received_ns + deadline_ms * 1000000 : 0;
     set_id(call);
     call->next = api->calls;
     if (api->calls) api->calls->prev = call;
@@ -136,6 +120,7 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
     api->n_requests++;
     const char *traceparent = http_exchange_header(exchange, "traceparent");
     snprintf(call->path, sizeof call->path, "%s", http_exchange_path(exchange));
+    call->is_estimate = strcmp(call->path, API_ESTIMATE_PATH) == 0;
     if (traceparent && utf8_valid_prefix(traceparent, strlen(traceparent)) == strlen(traceparent))
         snprintf(call->traceparent, sizeof call->traceparent, "%s", strlen(traceparent) < 60 ? traceparent : "");
     http_exchange_on_gone(exchange, on_gone, call);
@@ -172,7 +157,10 @@ struct api_usage api_call_usage(const struct api_call *call) {
         if (!prompt->request) continue;
         usage.n_prompt += prompt->request->n_prompt;
         usage.n_cached += prompt->request->stats.n_cached_tokens;
-        for (int c = 0; c < call->params.n; c++) usage.n_completion += prompt->choices[c].n_tokens;
+        for (int c = 0; c < call->params.n; c++) {
+            usage.n_completion += prompt->choices[c].n_tokens;
+            usage.n_reasoning += prompt->choices[c].n_reasoning_tokens;
+        }
     }
     return usage;
 }
@@ -194,7 +182,10 @@ static void reply_fault(struct api_call *call) {
         return;
     }
     str_init(&body, MAX_EVENT_BYTES);
-    if (!api_fault_write(&call->fault, call->response->shape, &body)) sse_send(exchange, NULL, body.ptr, body.n_bytes);
+    enum status status = sse_begin_event(&body, call->response->shape == API_ANTHROPIC ? "error" : NULL);
+    if (!status) status = api_fault_write(&call->fault, call->response->shape, &body);
+    if (!status) status = sse_end_event(&body);
+    if (!status) http_exchange_send(exchange, body.ptr, body.n_bytes);
     http_exchange_end(exchange);
     str_deinit(&body);
 }
@@ -205,9 +196,9 @@ static void fail_memory(struct api_call *call) {
     reply_fault(call);
 }
 
-static void send_event(struct api_call *call, enum status status, struct str *data) {
+static void send_events(struct api_call *call, enum status status, struct str *data) {
     if (!status && call->exchange)
-        sse_send(call->exchange, NULL, data->ptr, data->n_bytes);
+        http_exchange_send(call->exchange, data->ptr, data->n_bytes);
     else if (status)
         fail_memory(call);
     str_deinit(data);
@@ -216,6 +207,7 @@ static void send_event(struct api_call *call, enum status status, struct str *da
 static void start_stream(struct api_call *call) {
     if (!call->params.is_stream || !call->exchange || http_exchange_is_started(call->exchange)) return;
     http_exchange_set_header(call->exchange, "X-Request-Id", call->id);
+    api_promise_set_headers(call);
     sse_start(call->exchange);
 }
 
@@ -226,59 +218,58 @@ static void send_first(struct api_prompt *prompt, int choice) {
     if (call->kind == API_COMPLETION && !call->has_echo) return;
     struct str data;
     str_init(&data, MAX_EVENT_BYTES);
-    send_event(call, call->response->write_first(call, prompt, choice, &data), &data);
+    send_events(call, call->response->write_first(call, prompt, choice, &data), &data);
 }
 
 /* Sends what has become certain of a choice's text. */
 static void send_piece(struct api_prompt *prompt, int choice, int token_idx) {
     struct api_call *call = prompt->call;
     struct str data;
-    bool has_news = prompt->choices[choice].text.n_bytes > 0 ||
+    bool has_news = answer_has_news(&prompt->choices[choice].answer) ||
                     (token_idx >= 0 && (call->params.has_logprobs || call->params.returns_ids));
     if (!call->params.is_stream || !call->exchange || !has_news) return;
     send_first(prompt, choice);
     if (!call->exchange) return;
     str_init(&data, MAX_EVENT_BYTES);
-    send_event(call, call->response->write_piece(call, prompt, choice, token_idx, &data), &data);
-    str_clear(&prompt->choices[choice].text);
+    send_events(call, call->response->write_piece(call, prompt, choice, token_idx, &data), &data);
+    answer_clear(&prompt->choices[choice].answer);
 }
 
 static void end_choice(struct api_prompt *prompt, int choice, const char *reason) {
     struct api_call *call = prompt->call;
     struct str data;
+    bool is_call = prompt->choices[choice].answer.n_calls > 0 && strcmp(reason, "stop") == 0;
     prompt->choices[choice].is_over = true;
-    prompt->choices[choice].finish_reason = reason;
+    prompt->choices[choice].finish_reason = is_call ? "tool_calls" : reason;
     if (!call->params.is_stream || !call->exchange) return;
     send_first(prompt, choice);
     if (!call->exchange) return;
     str_init(&data, MAX_EVENT_BYTES);
-    send_event(call, call->response->write_end(call, prompt, choice, &data), &data);
+    send_events(call, call->response->write_end(call, prompt, choice, &data), &data);
 }
 
 static void finish_stream(struct api_call *call) {
     struct str data;
-    if (call->params.has_usage_chunk) {
-        str_init(&data, MAX_EVENT_BYTES);
-        send_event(call, call->response->write_usage(call, &data), &data);
-        if (!call->exchange) return;
-    }
+    str_init(&data, MAX_EVENT_BYTES);
+    send_events(call, call->response->write_last(call, &data), &data);
+    if (!call->exchange) return;
     struct http_exchange *exchange = call->exchange;
     end_exchange(call);
     call->http_code = 200;
-    sse_send(exchange, NULL, "[DONE]", 6);
     http_exchange_end(exchange);
 }
 
 static void finish_whole(struct api_call *call) {
     struct http_exchange *exchange = call->exchange;
     struct str body;
-    str_init(&body, 2 * MAX_ANSWER_BYTES);
-    if (call->response->write_whole(call, &body)) {
+    str_init(&body, 2 * ANSWER_MAX_BYTES);
+    if (call->is_estimate ? api_promise_write_estimate(call, &body) : call->response->write_whole(call, &body)) {
         fail_memory(call);
     } else {
+        http_exchange_set_header(exchange, "X-Request-Id", call->id);
+        if (!call->is_estimate) api_promise_set_headers(call);
         end_exchange(call);
         call->http_code = 200;
-        http_exchange_set_header(exchange, "X-Request-Id", call->id);
         http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);
     }
     str_deinit(&body);
@@ -306,7 +297,7 @@ static void log_prompt(const struct api_call *call, const struct request_record 
                                     .http_code = call->http_code,
                                     .record = record,
                                     .fault = call->fault.http_code ? call->fault.reason : NULL};
-    str_init(&text, MAX_HEAD_BYTES);
+    str_init(&text, MAX_LINE_BYTES);
     if (!request_log_write(&line, &text)) log_raw(text.ptr, text.n_bytes);
     str_deinit(&text);
 }
@@ -329,11 +320,11 @@ static void come_home(struct api_prompt *prompt) {
     if (++call->n_home < call->n_prompts) return;
     if (call->exchange && call->fault.http_code)
         reply_fault(call);
-    else if (call->exchange && call->params.is_stream)
+    else if (call->exchange && call->params.is_stream && !call->is_estimate)
         finish_stream(call);
     else if (call->exchange)
         finish_whole(call);
-    record_call(call);
+    if (!call->is_estimate) record_call(call);
     api_call_close(call);
 }
 
@@ -363,7 +354,7 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
     choice->n_tokens++;
     str_init(&piece, MAX_EVENT_BYTES);
     enum status status = detokenizer_push(&choice->detokenizer, (int32_t)event->token, &piece);
-    if (!status) status = stop_match_push(&choice->stop, piece.ptr, piece.n_bytes, &choice->text);
+    if (!status) status = api_choice_read(call, choice, &piece, false);
     str_deinit(&piece);
     if (status) {
         fail_memory(call);
@@ -384,8 +375,7 @@ static void on_choice_finished(struct api_prompt *prompt, const struct event *ev
     if (choice->is_over) return;
     str_init(&tail, MAX_EVENT_BYTES);
     enum status status = detokenizer_finish(&choice->detokenizer, &tail);
-    if (!status) status = stop_match_push(&choice->stop, tail.ptr, tail.n_bytes, &choice->text);
-    if (!status) status = stop_match_finish(&choice->stop, &choice->text);
+    if (!status) status = api_choice_read(call, choice, &tail, true);
     str_deinit(&tail);
     if (status) {
         fail_memory(call);
@@ -419,13 +409,20 @@ void api_call_on_event(const struct event *event) {
     switch (event->kind) {
     case EVENT_ADMITTED:
         prompt->state = PROMPT_ADMITTED;
+        prompt->told = *event;
+        api_choice_begin(prompt);
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             cancel_prompt(prompt);
         else
             start_stream(call);
         return;
     case EVENT_REFUSED:
-        if (!call->fault.http_code) api_fault_from_status(&call->fault, event->status, &prompt->request->note);
+        prompt->told = *event;
+        if (call->is_estimate && event->refusal != ADMISSION_ADMITTED) {
+            come_home(prompt);
+            return;
+        }
+        if (!call->fault.http_code) api_promise_refuse(&call->fault, event);
         api_call_cancel(call);
         come_home(prompt);
         return;
@@ -435,6 +432,10 @@ void api_call_on_event(const struct event *event) {
         acknowledge(prompt);
         return;
     case EVENT_CHOICE_FINISHED: on_choice_finished(prompt, event); return;
+    case EVENT_ESTIMATED:
+        prompt->told = *event;
+        come_home(prompt);
+        return;
     case EVENT_FINISHED: come_home(prompt); return;
     }
 }

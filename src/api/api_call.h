@@ -11,19 +11,24 @@
 
 #include "api/api_params.h"
 #include "api/api_server.h"
+#include "chat/answer_parse.h"
 #include "tokenizer/detokenizer.h"
 
 #define API_MAX_PROMPTS 64
+#define API_ESTIMATE_PATH "/v1/estimate"
 #define API_MAX_ID_BYTES 160
 
 /* One answer while it grows. */
 struct api_choice {
     struct detokenizer detokenizer;
     struct stop_match stop;
-    struct str text; /* what is certain; a stream keeps only what has not been sent */
-    int n_tokens;    /* until its end */
+    struct answer_parse parse;
+    struct answer answer; /* what is certain; a stream keeps only what has not been sent */
+    int n_reasoning_tokens;
+    int n_blocks, block; /* of a stream in Anthropic's form: those begun, and what the open one holds */
+    int n_tokens;        /* until its end */
     bool is_over;
-    const char *finish_reason; /* "stop", "length"; NULL while it runs */
+    const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool has_started;          /* a stream's first chunk was sent */
     int64_t last_token_ns;     /* when its last token came, on this thread */
 };
@@ -43,6 +48,8 @@ struct api_prompt {
     struct api_choice *choices; /* [n] */
     int n_unacknowledged;
     int64_t tokenize_begin_ns;
+    struct phase_stats before; /* its parts before the engine, for as long as the request is there */
+    struct event told;         /* ADMITTED, REFUSED or ESTIMATED, when it has come */
 };
 
 struct api_response; /* how answers of this kind are written */
@@ -56,7 +63,8 @@ struct api_call {
     json_t *json; /* params and prompts point into it */
     struct api_params params;
     enum api_kind kind;
-    bool has_echo;
+    bool has_echo;              /* of a completion */
+    bool is_base64;             /* of an embedding */
     struct api_prompt *prompts; /* [n_prompts] */
     int n_prompts, n_home;
     int http_code; /* replied; 0: the client left before */
@@ -67,7 +75,8 @@ struct api_call {
     char id[API_MAX_ID_BYTES];
     int64_t created_s;
     int64_t received_ns, parsed_ns;
-    struct str head; /* of a stream's chunks, up to the choices */
+    int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
+    bool is_estimate;    /* it is only asked when the first token would come */
 };
 
 /* Takes the exchange. json: taken; params were read from it. prompts: taken (mem), [n_prompts]. NULL: no memory, or too
@@ -97,7 +106,7 @@ int api_call_choice_idx(const struct api_prompt *prompt, int choice);
 
 /* Sums over the prompts that are home. */
 struct api_usage {
-    int n_prompt, n_cached, n_completion;
+    int n_prompt, n_cached, n_completion, n_reasoning; /* reasoning: of the completion */
 };
 struct api_usage api_call_usage(const struct api_call *call);
 

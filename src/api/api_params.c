@@ -37,9 +37,6 @@ static bool read_seed(struct api_params *params, const json_t *request, struct a
 static bool read_sampling(struct api_params *params, const json_t *request, struct api_fault *fault) {
     struct sampling *sampling = &params->sampling;
     int top_k = 0;
-    sampling->temperature = 1;
-    sampling->top_p = 1;
-    sampling->repetition_penalty = 1;
     if (!read_float(request, "temperature", 0, 2, &sampling->temperature, fault) ||
         !read_float(request, "top_p", 0, 1, &sampling->top_p, fault) ||
         !read_float(request, "min_p", 0, 1, &sampling->min_p, fault) ||
@@ -242,10 +239,19 @@ static bool read_flags(struct api_params *params, const json_t *request, struct 
     return true;
 }
 
+/* Of all the rest, vectors know these alone. */
+static bool read_embedding(struct api_params *params, const json_t *request, struct api_fault *fault) {
+    return read_class(params, request, fault) && read_salt(params, request, fault) &&
+           refuse_unknown_wishes(request, fault) &&
+           json_read_flag(request, "return_phases", &params->wants_phases, fault) &&
+           json_read_text(request, "model", 1024, &params->model, &params->n_model, fault);
+}
+
 bool api_params_read(struct api_params *params, const json_t *request, enum api_kind kind, int n_vocab,
                      struct api_fault *fault) {
     int best_of = 0;
-    *params = (struct api_params){.n = 1};
+    *params = (struct api_params){.n = 1, .sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
+    if (kind == API_EMBEDDING) return read_embedding(params, request, fault);
     if (!read_small(request, "n", 1, API_MAX_CHOICES, &params->n, fault) ||
         !read_small(request, "best_of", 0, API_MAX_CHOICES, &best_of, fault))
         return false;

@@ -43,7 +43,7 @@ struct api_params {
     bool wants_phases; /* the table of phases in usage */
 };
 
-enum api_kind { API_CHAT, API_COMPLETION };
+enum api_kind { API_CHAT, API_COMPLETION, API_EMBEDDING };
 
 /* n_vocab: for ids. False: fault is set. api_params_deinit in any case. */
 WARN_UNUSED bool api_params_read(struct api_params *params, const json_t *request, enum api_kind kind, int n_vocab,

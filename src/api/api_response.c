@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "engine/phase_stats.h"
+#include "http/sse.h"
 
 #define MAX_TOKEN_BYTES 65536
 #define LEAST_LOGPROB (-9999.0) /* JSON has no infinity; this is what OpenAI's servers say instead */
@@ -24,6 +25,11 @@ static void write_phases(struct json_write *json, const struct phase_stats *stat
         json_write_real(json, phase_stats_ms(stats->received_ns, stats->first_token_ns));
     else
         json_write_null(json);
+    json_write_key(json, "predicted_ttft_ms");
+    if (stats->predicted_ns)
+        json_write_real(json, phase_stats_ms(stats->received_ns, stats->predicted_ns));
+    else
+        json_write_null(json);
     json_write_field_int(json, "prefill_steps", stats->n_prefill_steps);
     json_write_field_int(json, "preemptions", stats->n_preemptions);
     json_write_field_real(json, "prefill_gflop", stats->prefill.flops / 1e9);
@@ -32,17 +38,38 @@ static void write_phases(struct json_write *json, const struct phase_stats *stat
     json_write_end_object(json);
 }
 
+void api_response_begin_event(struct json_write *json, struct str *out, const char *name) {
+    json_write_init(json, out);
+    json->status = sse_begin_event(out, name);
+}
+
+enum status api_response_end_event(struct json_write *json) {
+    return json->status ? json->status : sse_end_event(json->out);
+}
+
+enum status api_response_write_done(struct str *out) {
+    enum status status = sse_begin_event(out, NULL);
+    if (!status) status = str_append_text(out, "[DONE]");
+    return status ? status : sse_end_event(out);
+}
+
 void api_response_write_usage(struct json_write *json, const struct api_call *call) {
     struct api_usage usage = api_call_usage(call);
     json_write_key(json, "usage");
     json_write_object(json);
     json_write_field_int(json, "prompt_tokens", usage.n_prompt);
-    json_write_field_int(json, "completion_tokens", usage.n_completion);
+    if (call->kind != API_EMBEDDING) json_write_field_int(json, "completion_tokens", usage.n_completion);
     json_write_field_int(json, "total_tokens", usage.n_prompt + usage.n_completion);
     json_write_key(json, "prompt_tokens_details");
     json_write_object(json);
     json_write_field_int(json, "cached_tokens", usage.n_cached);
     json_write_end_object(json);
+    if (call->kind == API_CHAT) {
+        json_write_key(json, "completion_tokens_details");
+        json_write_object(json);
+        json_write_field_int(json, "reasoning_tokens", usage.n_reasoning);
+        json_write_end_object(json);
+    }
     if (call->n_home == call->n_prompts && (call->params.wants_phases || call->api->options.returns_phases)) {
         json_write_key(json, "kvick");
         /* One prompt: its table; several: a list of tables. */

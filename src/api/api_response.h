@@ -1,6 +1,6 @@
 /* api_response: how the answers of one route are written; one implementation per shape of the wire.
  *
- * All write JSON into out. Errors are kept in out's writer and end the call. Thread: io. */
+ * All append to out: JSON for a whole answer, events for a stream. Errors end the call. Thread: io. */
 #ifndef KVICK_API_API_RESPONSE_H
 #define KVICK_API_API_RESPONSE_H
 
@@ -10,21 +10,29 @@
 struct api_response {
     const char *id_prefix;
     enum api_shape shape;
+    enum api_kind kind;
 
     /* The whole answer of a request that does not stream. */
     enum status (*write_whole)(const struct api_call *call, struct str *out);
 
-    /* A stream: its first chunk per choice (NULL: none), one token's text, the end of a choice, and the last chunk with
-     * the usage. Each is one event's data. token_idx: -1 for text without a token. */
+    /* A stream: before a choice's first text, what is new of a choice, its end, and the end of all with the usage.
+     * token_idx: -1 for text without a token. */
     enum status (*write_first)(const struct api_call *call, const struct api_prompt *prompt, int choice,
                                struct str *out);
-    enum status (*write_piece)(const struct api_call *call, const struct api_prompt *prompt, int choice, int token_idx,
+    enum status (*write_piece)(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
                                struct str *out);
-    enum status (*write_end)(const struct api_call *call, const struct api_prompt *prompt, int choice, struct str *out);
-    enum status (*write_usage)(const struct api_call *call, struct str *out);
+    enum status (*write_end)(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out);
+    enum status (*write_last)(const struct api_call *call, struct str *out);
 };
 
-extern const struct api_response chat_response, completion_response;
+extern const struct api_response chat_response, completion_response, messages_response, embedding_response;
+
+/* An event of a stream around the JSON that is written between; name NULL: unnamed. */
+void api_response_begin_event(struct json_write *json, struct str *out, const char *name);
+WARN_UNUSED enum status api_response_end_event(struct json_write *json);
+
+/* "[DONE]", with which OpenAI's streams end. */
+WARN_UNUSED enum status api_response_write_done(struct str *out);
 
 /* "usage": {...} with the phases if they are wanted. */
 void api_response_write_usage(struct json_write *json, const struct api_call *call);

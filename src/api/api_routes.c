@@ -6,6 +6,8 @@
 #include "api/api_response.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
+#include "api/embedding_request.h"
+#include "api/messages_request.h"
 #include "base/mem.h"
 #include "chat/chat_prompt.h"
 
@@ -297,6 +299,51 @@ static void handle_completion(void *owner, struct http_exchange *exchange, const
     completion_request_handle(owner, exchange, key_of(owner, exchange));
 }
 
+/* The same body as the route that it asks about. */
+static void handle_estimate(void *owner, struct http_exchange *exchange, const char *parameter) {
+    size_t n_bytes;
+    const char *body = http_exchange_body(exchange, &n_bytes);
+    (void)parameter;
+    if (memmem(body, n_bytes, "\"messages\"", 10))
+        chat_request_handle(owner, exchange, key_of(owner, exchange));
+    else
+        completion_request_handle(owner, exchange, key_of(owner, exchange));
+}
+
+static void handle_embeddings(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)parameter;
+    embedding_request_handle(owner, exchange, key_of(owner, exchange));
+}
+
+static void handle_messages(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)parameter;
+    messages_request_handle(owner, exchange, key_of(owner, exchange));
+}
+
+static void handle_count_tokens(void *owner, struct http_exchange *exchange, const char *parameter) {
+    struct api_server *api = owner;
+    struct api_fault fault = {0};
+    struct json_write json;
+    struct str body;
+    size_t n_bytes;
+    (void)parameter;
+    const char *body_in = http_exchange_body(exchange, &n_bytes);
+    json_t *json_in = json_read_object(body_in, n_bytes, &fault);
+    json_t *chat = json_in ? messages_request_to_chat(json_in, &fault) : NULL;
+    struct api_prompt *prompt = chat ? messages_request_prompt(api, chat, &fault) : NULL;
+    if (prompt && encode_inline(api, prompt, true, true, &fault)) {
+        begin_json(&json, &body);
+        json_write_field_int(&json, "input_tokens", prompt->n_ids);
+        json_write_end_object(&json);
+        reply_json(exchange, &json, &body);
+    } else {
+        api_fault_reply(&fault, API_ANTHROPIC, exchange);
+    }
+    completion_request_free_prompts(prompt, 1);
+    json_decref(chat);
+    json_decref(json_in);
+}
+
 const struct http_route *api_routes_table(int *out_n) {
     static const struct http_route routes[] = {
         {"GET", "/health", handle_health},
@@ -311,6 +358,10 @@ const struct http_route *api_routes_table(int *out_n) {
         {"POST", "/v1/completions", handle_completion},
         {"POST", "/v1/chat/completions/render", handle_chat_render},
         {"POST", "/v1/completions/render", handle_completion_render},
+        {"POST", API_ESTIMATE_PATH, handle_estimate},
+        {"POST", "/v1/embeddings", handle_embeddings},
+        {"POST", "/v1/messages", handle_messages},
+        {"POST", "/v1/messages/count_tokens", handle_count_tokens},
         {"POST", "/tokenize", handle_tokenize},
         {"POST", "/detokenize", handle_detokenize},
     };

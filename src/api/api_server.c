@@ -93,11 +93,12 @@ static void on_tick(void *owner) {
 
 enum status api_server_open(struct api_server *api, struct engine *engine, const struct tokenizer *tokenizer,
                             const struct chat_template *chat_template, const char *chat_fault,
-                            struct status_note *note) {
+                            struct answer_rules answer_rules, struct status_note *note) {
     api->engine = engine;
     api->tokenizer = tokenizer;
     api->chat_template = chat_template;
     api->chat_fault = chat_fault;
+    api->answer_rules = answer_rules;
     request_metrics_init(&api->metrics, engine_max_context(engine));
     api->worker = mem_alloc(sizeof *api->worker);
     enum status status = api->worker ? STATUS_OK : STATUS_NOMEM;
@@ -135,7 +136,8 @@ static bool is_open(const char *method, const char *path) {
 static void allow_origin(const struct api_server *api, struct http_exchange *exchange) {
     if (!api->options.cors_origin) return;
     http_exchange_set_header(exchange, "Access-Control-Allow-Origin", api->options.cors_origin);
-    http_exchange_set_header(exchange, "Access-Control-Expose-Headers", "X-Request-Id, Server-Timing, Retry-After");
+    http_exchange_set_header(exchange, "Access-Control-Expose-Headers",
+                             "X-Request-Id, Server-Timing, Retry-After, X-Kvick-Ttft-Estimate-Ms");
     http_exchange_set_header(exchange, "Vary", "Origin");
 }
 

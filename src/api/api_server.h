@@ -7,6 +7,7 @@
 
 #include "api/api_auth.h"
 #include "api/tokenize_worker.h"
+#include "chat/answer_parse.h"
 #include "chat/chat_template.h"
 #include "engine/engine_client.h"
 #include "http/http_server.h"
@@ -37,6 +38,7 @@ struct api_server {
     const struct tokenizer *tokenizer;
     const struct chat_template *chat_template; /* NULL: the model cannot chat */
     const char *chat_fault;                    /* why not */
+    struct answer_rules answer_rules;          /* how the model says what is no text */
     struct api_auth auth;
     struct tokenize_worker *worker;
     enum api_state state;
@@ -59,7 +61,8 @@ void api_server_deinit(struct api_server *api);
 /* The model is there: from now on /health is 200. Borrowed until deinit. */
 WARN_UNUSED enum status api_server_open(struct api_server *api, struct engine *engine,
                                         const struct tokenizer *tokenizer, const struct chat_template *chat_template,
-                                        const char *chat_fault, struct status_note *note);
+                                        const char *chat_fault, struct answer_rules answer_rules,
+                                        struct status_note *note);
 
 /* http_handle_fn of the server. owner: the api_server. */
 void api_server_handle(void *owner, struct http_exchange *exchange);

@@ -28,6 +28,51 @@ static void write_logprobs(struct json_write *json, const struct api_call *call,
     json_write_end_object(json);
 }
 
+static void write_field(struct json_write *json, const char *key, const struct str *text) {
+    json_write_key(json, key);
+    json_write_text(json, text->ptr, text->n_bytes);
+}
+
+/* Reasoning and text. may_be_null: no text is null, since there is more beside it. */
+static void write_content(struct json_write *json, const struct answer *answer, bool may_be_null) {
+    if (answer->reasoning.n_bytes) {
+        /* Servers have given it both names, and clients read one or the other. */
+        write_field(json, "reasoning", &answer->reasoning);
+        write_field(json, "reasoning_content", &answer->reasoning);
+    }
+    if (answer->text.n_bytes || !may_be_null)
+        write_field(json, "content", &answer->text);
+    else
+        json_write_field_null(json, "content");
+}
+
+/* "tool_calls": whole ones, or what is new of them in a stream. */
+static void write_calls(struct json_write *json, const struct answer *answer, bool is_whole) {
+    bool has_begun = false;
+    for (int i = 0; i < answer->n_calls; i++) {
+        const struct answer_call *call = &answer->calls[i];
+        if (call->is_told && !call->arguments.n_bytes) continue;
+        if (!has_begun) {
+            json_write_key(json, "tool_calls");
+            json_write_array(json);
+            has_begun = true;
+        }
+        json_write_object(json);
+        if (!is_whole) json_write_field_int(json, "index", i);
+        if (!call->is_told) {
+            json_write_field_text(json, "id", call->id);
+            json_write_field_text(json, "type", "function");
+        }
+        json_write_key(json, "function");
+        json_write_object(json);
+        if (!call->is_told) write_field(json, "name", &call->name);
+        write_field(json, "arguments", &call->arguments);
+        json_write_end_object(json);
+        json_write_end_object(json);
+    }
+    if (has_begun) json_write_end_array(json);
+}
+
 static void write_choice(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                          int idx) {
     const struct api_choice *choice = &prompt->choices[idx];
@@ -36,8 +81,8 @@ static void write_choice(struct json_write *json, const struct api_call *call, c
     json_write_key(json, "message");
     json_write_object(json);
     json_write_field_text(json, "role", "assistant");
-    json_write_key(json, "content");
-    json_write_text(json, choice->text.ptr, choice->text.n_bytes);
+    write_content(json, &choice->answer, choice->answer.n_calls > 0);
+    write_calls(json, &choice->answer, true);
     json_write_end_object(json);
     int n_told = api_response_n_told(prompt, idx);
     write_logprobs(json, call, prompt, idx, 0, n_told);
@@ -89,7 +134,7 @@ static void close_chunk(struct json_write *json, const struct api_call *call) {
 static enum status write_first(const struct api_call *call, const struct api_prompt *prompt, int choice,
                                struct str *out) {
     struct json_write json;
-    json_write_init(&json, out);
+    api_response_begin_event(&json, out, NULL);
     open_chunk(&json, call, prompt, choice);
     json_write_field_text(&json, "role", "assistant");
     json_write_field_text(&json, "content", "");
@@ -99,17 +144,18 @@ static enum status write_first(const struct api_call *call, const struct api_pro
     if (call->params.returns_ids && choice == 0)
         api_response_write_ids(&json, "prompt_token_ids", prompt->request->tokens, prompt->request->n_prompt);
     close_chunk(&json, call);
-    return json_write_finish(&json);
+    return api_response_end_event(&json);
 }
 
-static enum status write_piece(const struct api_call *call, const struct api_prompt *prompt, int choice, int token_idx,
+static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
                                struct str *out) {
     struct json_write json;
-    const struct str *text = &prompt->choices[choice].text;
-    json_write_init(&json, out);
+    const struct answer *answer = &prompt->choices[choice].answer;
+    bool has_more = answer->reasoning.n_bytes || answer->n_calls;
+    api_response_begin_event(&json, out, NULL);
     open_chunk(&json, call, prompt, choice);
-    json_write_key(&json, "content");
-    json_write_text(&json, text->ptr, text->n_bytes);
+    write_content(&json, answer, has_more);
+    write_calls(&json, answer, false);
     json_write_end_object(&json);
     if (token_idx >= 0)
         write_logprobs(&json, call, prompt, choice, token_idx, token_idx + 1);
@@ -121,38 +167,40 @@ static enum status write_piece(const struct api_call *call, const struct api_pro
                                engine_client_answer(prompt->request, choice) + (token_idx < 0 ? 0 : token_idx),
                                token_idx >= 0);
     close_chunk(&json, call);
-    return json_write_finish(&json);
+    return api_response_end_event(&json);
 }
 
-static enum status write_end(const struct api_call *call, const struct api_prompt *prompt, int choice,
-                             struct str *out) {
+static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out) {
     struct json_write json;
-    json_write_init(&json, out);
+    api_response_begin_event(&json, out, NULL);
     open_chunk(&json, call, prompt, choice);
     json_write_end_object(&json);
     json_write_field_null(&json, "logprobs");
     json_write_field_text(&json, "finish_reason", prompt->choices[choice].finish_reason);
     api_response_write_stop_reason(&json, &prompt->choices[choice]);
     close_chunk(&json, call);
-    return json_write_finish(&json);
+    return api_response_end_event(&json);
 }
 
-static enum status write_usage(const struct api_call *call, struct str *out) {
+static enum status write_last(const struct api_call *call, struct str *out) {
     struct json_write json;
-    json_write_init(&json, out);
+    if (!call->params.has_usage_chunk) return api_response_write_done(out);
+    api_response_begin_event(&json, out, NULL);
     write_head(&json, call, "chat.completion.chunk");
     json_write_key(&json, "choices");
     json_write_array(&json);
     json_write_end_array(&json);
     api_response_write_usage(&json, call);
     json_write_end_object(&json);
-    return json_write_finish(&json);
+    enum status status = api_response_end_event(&json);
+    return status ? status : api_response_write_done(out);
 }
 
 const struct api_response chat_response = {.id_prefix = "chatcmpl-",
                                            .shape = API_OPENAI,
+                                           .kind = API_CHAT,
                                            .write_whole = write_whole,
                                            .write_first = write_first,
                                            .write_piece = write_piece,
                                            .write_end = write_end,
-                                           .write_usage = write_usage};
+                                           .write_last = write_last};

@@ -98,7 +98,7 @@ static void write_choice(struct json_write *json, const struct api_call *call, c
     struct str text;
     str_init(&text, (size_t)128 << 20);
     enum status status = echo_into(call, prompt, &text);
-    if (!status) status = str_append(&text, choice->text.ptr, choice->text.n_bytes);
+    if (!status) status = str_append(&text, choice->answer.text.ptr, choice->answer.text.n_bytes);
     if (status) json->status = status;
     json_write_object(json);
     json_write_field_int(json, "index", api_call_choice_idx(prompt, idx));
@@ -135,7 +135,7 @@ static enum status write_chunk(const struct api_call *call, const struct api_pro
                                const struct str *text, int token_idx, const char *finish_reason, struct str *out) {
     const struct api_choice *choice = &prompt->choices[idx];
     struct json_write json;
-    json_write_init(&json, out);
+    api_response_begin_event(&json, out, NULL);
     write_head(&json, call);
     json_write_key(&json, "choices");
     json_write_array(&json);
@@ -167,7 +167,7 @@ static enum status write_chunk(const struct api_call *call, const struct api_pro
     else if (call->params.has_usage_chunk)
         json_write_field_null(&json, "usage");
     json_write_end_object(&json);
-    return json_write_finish(&json);
+    return api_response_end_event(&json);
 }
 
 /* The echo, before anything is computed. */
@@ -181,32 +181,34 @@ static enum status write_first(const struct api_call *call, const struct api_pro
     return status;
 }
 
-static enum status write_piece(const struct api_call *call, const struct api_prompt *prompt, int choice, int token_idx,
+static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
                                struct str *out) {
-    return write_chunk(call, prompt, choice, &prompt->choices[choice].text, token_idx, NULL, out);
+    return write_chunk(call, prompt, choice, &prompt->choices[choice].answer.text, token_idx, NULL, out);
 }
 
-static enum status write_end(const struct api_call *call, const struct api_prompt *prompt, int choice,
-                             struct str *out) {
+static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out) {
     return write_chunk(call, prompt, choice, NULL, -1, prompt->choices[choice].finish_reason, out);
 }
 
-static enum status write_usage(const struct api_call *call, struct str *out) {
+static enum status write_last(const struct api_call *call, struct str *out) {
     struct json_write json;
-    json_write_init(&json, out);
+    if (!call->params.has_usage_chunk) return api_response_write_done(out);
+    api_response_begin_event(&json, out, NULL);
     write_head(&json, call);
     json_write_key(&json, "choices");
     json_write_array(&json);
     json_write_end_array(&json);
     api_response_write_usage(&json, call);
     json_write_end_object(&json);
-    return json_write_finish(&json);
+    enum status status = api_response_end_event(&json);
+    return status ? status : api_response_write_done(out);
 }
 
 const struct api_response completion_response = {.id_prefix = "cmpl-",
                                                  .shape = API_OPENAI,
+                                                 .kind = API_COMPLETION,
                                                  .write_whole = write_whole,
                                                  .write_first = write_first,
                                                  .write_piece = write_piece,
                                                  .write_end = write_end,
-                                                 .write_usage = write_usage};
+                                                 .write_last = write_last};

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 /* Brackets, commas and colons outside of strings, counted before a recursive parser sees them. */
 static bool check_size(const char *body, size_t n_bytes, struct api_fault *fault) {
     int depth = 0, n_values = 1, n_nodes = 0;
@@ -120,4 +122,15 @@ bool json_read_text(const json_t *object, const char *name, size_t max_bytes, co
     *text = json_string_value(field);
     *n_bytes = json_string_length(field);
     return true;
+}
+
+char *json_read_dump(const json_t *value, size_t *out_n_bytes) {
+    size_t n_bytes = json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = mem_alloc(n_bytes + 1);
+    if (text && (n_bytes == 0 || json_dumpb(value, text, n_bytes, JSON_COMPACT | JSON_ENCODE_ANY) != n_bytes)) {
+        mem_free(text);
+        return NULL;
+    }
+    *out_n_bytes = n_bytes;
+    return text;
 }

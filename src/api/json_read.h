@@ -31,6 +31,9 @@ WARN_UNUSED bool json_read_flag(const json_t *object, const char *name, bool *va
 WARN_UNUSED bool json_read_text(const json_t *object, const char *name, size_t max_bytes, const char **text,
                                 size_t *n_bytes, struct api_fault *fault);
 
+/* The value as compact JSON text; mem. NULL: no memory. */
+WARN_UNUSED char *json_read_dump(const json_t *value, size_t *out_n_bytes);
+
 /* "a number", "a string", ...: what a value is, for messages. */
 const char *json_read_type(const json_t *value);
 

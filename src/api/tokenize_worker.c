@@ -33,7 +33,8 @@ static enum status encode(const struct api_call *call, struct api_prompt *prompt
             status = chat_prompt_encode(api->chat_template, api->tokenizer, prompt->text, prompt->n_bytes, now_s, &ids,
                                         out_rendered_ns, note);
     } else {
-        unsigned flags = TOKENIZER_PARSE_SPECIAL | (tokenizer_adds_bos(api->tokenizer) ? TOKENIZER_ADD_BOS : 0);
+        unsigned flags = (call->kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) |
+                         (tokenizer_adds_bos(api->tokenizer) ? TOKENIZER_ADD_BOS : 0);
         status = tokenizer_encode(api->tokenizer, prompt->text, prompt->n_bytes, flags, &ids, note);
     }
     if (!status) {
@@ -52,10 +53,13 @@ static bool find_room(const struct api_call *call, const struct api_prompt *prom
                       struct api_fault *fault) {
     int max_context = engine_max_context(call->api->engine), room = max_context - prompt->n_ids;
     int64_t wanted = call->params.max_tokens;
+    static const char *const names[] = {
+        [API_CHAT] = "messages", [API_COMPLETION] = "prompt", [API_EMBEDDING] = "input"};
     if (prompt->n_ids == 0)
-        return api_fault_set(fault, 400, NULL, "prompt", "the prompt has no tokens and the model wants none in front");
-    if (room < 1 || wanted > room)
-        return api_fault_set(fault, 400, "context_length_exceeded", call->kind == API_CHAT ? "messages" : "prompt",
+        return api_fault_set(fault, 400, NULL, names[call->kind],
+                             "the prompt has no tokens and the model wants none in front");
+    if (room < (call->kind != API_EMBEDDING) || wanted > room)
+        return api_fault_set(fault, 400, "context_length_exceeded", names[call->kind],
                              "the context holds %d tokens; the prompt has %d and the answer may have %lld", max_context,
                              prompt->n_ids, (long long)(wanted < 0 ? 1 : wanted));
     *out_max_new = wanted < 0 ? room : (int)wanted;
@@ -95,11 +99,19 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
     request->has_cache = !params->has_cache_off;
     request->class_ = params->class_;
     request->priority = params->priority;
+    request->deadline_ns = call->deadline_ns;
     request->tenant_id = (uint64_t)(call->key_idx + 1);
     request->max_unread = 256;
     request->max_blocked_ns = 30000000000;
     set_stop_tokens(call, request);
     set_salt(call, request);
+    if (call->kind == API_EMBEDDING) {
+        request->pooling = POOLING_MEAN;
+        request->is_normalised = true;
+        request->embedding =
+            mem_alloc_array((size_t)engine_model(call->api->engine)->d_model, sizeof *request->embedding);
+        if (!request->embedding) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the vector");
+    }
     if (params->has_logprobs && max_new > 0) {
         size_t n = (size_t)params->n * (size_t)max_new * (size_t)(1 + params->n_top_logprobs);
         request->n_top_logprobs = params->n_top_logprobs;
@@ -157,7 +169,9 @@ static void take_call(struct tokenize_worker *worker, struct api_call *call) {
         struct api_prompt *prompt = &call->prompts[i];
         phase_stats_add(&prompt->request->stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, clock_now_ns());
         /* Once the last prompt is submitted the call may be gone. */
-        enum status status = engine_client_submit(worker->api->engine, prompt->request);
+        prompt->before = prompt->request->stats;
+        enum status status = call->is_estimate ? engine_client_ask(worker->api->engine, prompt->request)
+                                               : engine_client_submit(worker->api->engine, prompt->request);
         if (status) report(worker, call, i);
     }
 }

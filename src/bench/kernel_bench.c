@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kernels/pack.h"
+#include "kvcache/kv_layout.h"
 
 #define MIN_COLD_BYTES ((size_t)128 << 20)
 #define MAX_COLD_BYTES ((size_t)512 << 20)
@@ -66,6 +67,19 @@ static void put_block(struct kernel_bench *bench, enum dtype dtype, uint8_t *out
 static void repeat(struct kernel_bench *bench, size_t n_bytes) {
     for (size_t at = n_bytes; at < bench->cold_bytes; at += n_bytes)
         memcpy(bench->cold + at, bench->cold, at + n_bytes <= bench->cold_bytes ? n_bytes : bench->cold_bytes - at);
+}
+
+static void fill_kv_i8(struct kernel_bench *bench, int head_dim) {
+    const size_t block_bytes = BLOCK_TOKENS * kv_layout_vector_bytes(DTYPE_I8, head_dim);
+    float k[ATTENTION_MAX_HEAD_DIM], v[ATTENTION_MAX_HEAD_DIM];
+    for (int slot = 0; slot < BLOCK_TOKENS; slot++) {
+        for (int d = 0; d < head_dim; d++) {
+            put_value(bench, DTYPE_F32, (uint8_t *)&k[d]);
+            put_value(bench, DTYPE_F32, (uint8_t *)&v[d]);
+        }
+        bench->plan.kernels->kv_store_i8(k, v, bench->cold, bench->cold + block_bytes, slot, BLOCK_TOKENS, head_dim);
+    }
+    repeat(bench, 2 * block_bytes);
 }
 
 static void fill_kv(struct kernel_bench *bench, enum dtype dtype) {
@@ -243,6 +257,7 @@ static attention_fold_fn *fold_of(const struct kernel_table *kernels, enum dtype
     switch (dtype) {
     case DTYPE_F32: return is_rows ? kernels->attention_rows_f32 : kernels->attention_keys_f32;
     case DTYPE_F16: return is_rows ? kernels->attention_rows_f16 : kernels->attention_keys_f16;
+    case DTYPE_I8: return is_rows ? kernels->attention_rows_i8 : kernels->attention_keys_i8;
     default: return NULL;
     }
 }
@@ -279,14 +294,17 @@ static void run_attention(struct kernel_bench *bench, const void *arg, int copy_
 bool kernel_bench_attention(struct kernel_bench *bench, enum dtype dtype, int head_dim, int n_rows, int n_keys,
                             struct kernel_bench_time *out_time) {
     struct attention_job job = {fold_of(bench->plan.kernels, dtype, n_rows > 1), n_rows, n_keys, head_dim,
-                                (size_t)(BLOCK_TOKENS * head_dim * dtype_block_bytes(dtype))};
+                                BLOCK_TOKENS * kv_layout_vector_bytes(dtype, head_dim)};
     REQUIRE(job.fold && n_keys % ATTENTION_PARTITION_KEYS == 0 && n_keys <= KERNEL_BENCH_MAX_KEYS);
     REQUIRE(n_rows >= 1 && n_rows <= ATTENTION_MAX_ROWS && head_dim <= ATTENTION_MAX_HEAD_DIM);
-    if (bench->kv_dtype != dtype) fill_kv(bench, dtype);
+    if (dtype == DTYPE_I8)
+        fill_kv_i8(bench, head_dim); /* where its scales lie depends on the head */
+    else if (bench->kv_dtype != dtype)
+        fill_kv(bench, dtype);
     bench->dtype = DTYPE_N;
     bench->kv_dtype = dtype;
     out_time->ops = 4.0 * n_rows * n_keys * head_dim;
-    out_time->bytes = 2.0 * n_keys * head_dim * dtype_block_bytes(dtype);
+    out_time->bytes = 2.0 * n_keys * (double)kv_layout_vector_bytes(dtype, head_dim);
     return time_of(bench, run_attention, &job, &out_time->ns);
 }
 

@@ -90,6 +90,11 @@ static json_t *percentiles(struct values *values) {
     return json;
 }
 
+/* A refusal that admission did not make: the request or the inbox. */
+static const char *refusal_name(enum admission_reason reason) {
+    return reason == ADMISSION_ADMITTED ? "other" : admission_reason_name(reason);
+}
+
 /* What a summary is of: a label, or all; a class if >= 0; cold or cached requests if >= 0. */
 struct selection {
     const char *label; /* NULL: all */
@@ -157,6 +162,18 @@ static json_t *distribution(const struct outcomes *outcomes, const struct select
     return json;
 }
 
+/* How many were refused for which reason. */
+static json_t *refusals(const struct outcomes *outcomes, const struct selection *selection) {
+    int n_of[ADMISSION_N_REASONS] = {0};
+    json_t *json = json_object();
+    for (int i = 0; i < outcomes->trace->n_requests; i++)
+        if (outcomes->of[i].kind == OUTCOME_REFUSED && is_selected(outcomes, i, selection))
+            n_of[outcomes->of[i].refusal]++;
+    for (int i = 0; i < ADMISSION_N_REASONS; i++)
+        if (n_of[i]) json_object_set_new(json, refusal_name((enum admission_reason)i), json_integer(n_of[i]));
+    return json;
+}
+
 static json_t *counts(const struct outcomes *outcomes, const struct selection *selection, json_t *json) {
     int n = 0, n_of[OUTCOME_CANCELLED + 1] = {0}, n_in_time = 0;
     double n_prompt = 0, n_cached = 0, n_new = 0, wall_s = outcomes->totals.wall_ms / 1e3;
@@ -174,6 +191,7 @@ static json_t *counts(const struct outcomes *outcomes, const struct selection *s
     json_object_set_new(json, "offered", json_integer(n));
     json_object_set_new(json, "finished", json_integer(n_of[OUTCOME_FINISHED]));
     json_object_set_new(json, "refused", json_integer(n_of[OUTCOME_REFUSED]));
+    json_object_set_new(json, "refused_by", refusals(outcomes, selection));
     json_object_set_new(json, "cancelled", json_integer(n_of[OUTCOME_CANCELLED]));
     json_object_set_new(json, "skipped", json_integer(n_of[OUTCOME_SKIPPED]));
     json_object_set_new(json, "goodput", rounded(n ? (double)n_in_time / n : 0));
@@ -252,7 +270,12 @@ static json_t *request_json(const struct outcomes *outcomes, int i) {
                              rounded(phase_stats_ms(outcome->arrival_ns, outcome->finished_ns)), "prompt_tokens",
                              outcome->n_prompt, "cached_tokens", outcome->n_cached, "new_tokens", outcome->n_tokens,
                              "in_time", outcomes_is_in_time(outcome), "phases", phases_json(outcome));
-    if (json && outcome->note[0]) json_object_set_new(json, "note", json_string(outcome->note));
+    if (json && outcome->kind == OUTCOME_REFUSED) {
+        json_object_set_new(json, "refusal", json_string(refusal_name(outcome->refusal)));
+        json_object_set_new(json, "retry_after_ms",
+                            outcome->retry_after_ns ? rounded((double)outcome->retry_after_ns / 1e6) : json_null());
+        json_object_set_new(json, "note", json_string(outcome->note));
+    }
     return json;
 }
 

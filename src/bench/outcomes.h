@@ -8,6 +8,7 @@
 
 #include "bench/trace.h"
 #include "engine/phase_stats.h"
+#include "sched/admission.h"
 
 enum outcome_kind {
     OUTCOME_SKIPPED, /* what it continues was refused or cancelled */
@@ -23,8 +24,10 @@ struct outcome {
     int64_t *token_ns;    /* [n_output] when each token was seen */
     int n_tokens;
     int64_t finished_ns;
-    int64_t deadline_ns;  /* of the first token, since the start; -1: none */
-    int64_t predicted_ns; /* TTFT as told at admission; -1: nothing was told */
+    int64_t deadline_ns;           /* of the first token, since the start; -1: none */
+    int64_t predicted_ns;          /* TTFT as told at admission; -1: nothing was told */
+    enum admission_reason refusal; /* if refused by admission */
+    int64_t retry_after_ns;        /* if refused; 0: never */
     int n_prompt, n_cached;
     bool has_phases;
     struct phase_stats phases;        /* as the engine stamped them, on its own clock */

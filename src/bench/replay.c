@@ -103,6 +103,8 @@ static enum status submit(struct replay *replay, int idx) {
     outcome->submitted_ns = now_ns(replay);
     item->request->class_ = asked->class_;
     item->request->tenant_id = trace_tenant_id(asked);
+    item->request->tenant_weight = asked->tenant_weight;
+    item->request->priority = asked->priority;
     if (outcome->deadline_ns >= 0) item->request->deadline_ns = replay->start_ns + outcome->deadline_ns;
     if (engine_client_submit(replay->engine, item->request)) {
         snprintf(outcome->note, sizeof outcome->note, "the inbox is full");
@@ -141,13 +143,20 @@ static void take_event(struct replay *replay, const struct event *event) {
     REQUIRE(event->request_id >= replay->first_id && event->request_id - replay->first_id < (uint64_t)replay->n_sent);
     int idx = replay->sent[event->request_id - replay->first_id];
     struct outcome *outcome = &replay->outcomes->of[idx];
+    /* Told when it arrived at the engine, counted from when it was due. */
+    if (event->kind == EVENT_ADMITTED && event->estimate_ns)
+        outcome->predicted_ns = outcome->submitted_ns - outcome->arrival_ns + event->estimate_ns;
     if (event->kind == EVENT_TOKEN) outcome->token_ns[outcome->n_tokens++] = now_ns(replay);
     if (event->kind != EVENT_REFUSED && event->kind != EVENT_FINISHED) return;
     const struct request *request = replay->items[idx].request;
     outcome->n_cached = request->stats.n_cached_tokens;
     outcome->phases = request->stats;
     outcome->has_phases = event->kind == EVENT_FINISHED;
-    if (event->kind == EVENT_REFUSED) snprintf(outcome->note, sizeof outcome->note, "%s", request->note.text);
+    if (event->kind == EVENT_REFUSED) {
+        snprintf(outcome->note, sizeof outcome->note, "%s", request->note.text);
+        outcome->refusal = event->refusal;
+        outcome->retry_after_ns = event->retry_after_ns;
+    }
     bool is_cancelled = event->kind == EVENT_FINISHED && event->reason == FINISH_CANCELLED;
     come_home(replay, idx,
               event->kind == EVENT_REFUSED ? OUTCOME_REFUSED

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "sched/admission.h"
 #include "sched/commit.h"
 
 #define NEVER INT64_MAX
@@ -33,6 +34,7 @@ struct simulation {
     bool has_groups;
     struct plan plan;
     struct plan_state state;
+    struct admission admission;
     int n_before, n_home;
     double n_held_slots, n_unused_slots, n_reserved_slots, n_computed_slots; /* summed over steps */
 };
@@ -84,43 +86,72 @@ static void set_deadline(const struct simulation *sim, int idx) {
     outcome->deadline_ns = outcome->arrival_ns + (int64_t)(asked->deadline_ms * 1e6 + asked->deadline_solo_x * solo_ns);
 }
 
-static void refuse(struct simulation *sim, int idx, const char *why) {
-    snprintf(sim->outcomes->of[idx].note, sizeof sim->outcomes->of[idx].note, "%s", why);
+static void refuse(struct simulation *sim, int idx, const struct admission_answer *answer) {
+    struct outcome *outcome = &sim->outcomes->of[idx];
+    snprintf(outcome->note, sizeof outcome->note, "%s", admission_reason_text(answer->reason));
+    outcome->refusal = answer->reason;
+    outcome->retry_after_ns = answer->retry_after_ns;
     come_home(sim, idx, OUTCOME_REFUSED);
 }
 
-static enum status arrive(struct simulation *sim, int idx) {
+/* What it is told before any work, as the engine tells it. */
+static struct admission_answer ask(struct simulation *sim, int idx, struct admission_candidate *out) {
+    const struct trace_request *asked = &sim->trace->requests[idx];
+    const struct outcome *outcome = &sim->outcomes->of[idx];
+    struct prefix_tokens tokens = {sim->items[idx].tokens, NULL, asked->n_prompt - 1};
+    struct kv_found found = {0};
+    if (asked->n_prompt <= sim->options->max_context) kv_table_look(&sim->groups, NULL, tokens, &found);
+    *out = (struct admission_candidate){
+        .n_prompt = asked->n_prompt,
+        .max_new = asked->n_output,
+        .n_cached = found.n_tokens,
+        .logits_from = asked->n_prompt,
+        .terms = {.service_class = asked->class_ == REQUEST_BATCH ? TERMS_BATCH : TERMS_INTERACTIVE,
+                  .tenant = admission_tenant(&sim->state, trace_tenant_id(asked),
+                                             asked->tenant_weight ? asked->tenant_weight : 1),
+                  .priority = asked->priority,
+                  .n_cached = found.n_tokens,
+                  .arrival_ns = sim->now_ns,
+                  .deadline_ns = outcome->deadline_ns >= 0 ? outcome->deadline_ns : 0}};
+    return admission_answer(&sim->admission, &sim->state, out, sim->now_ns);
+}
+
+static void start(struct simulation *sim, int idx, const struct terms *terms) {
     const struct trace_request *asked = &sim->trace->requests[idx];
     struct item *item = &sim->items[idx];
-    struct outcome *outcome = &sim->outcomes->of[idx];
-    int slot = 0, n_tokens = asked->n_prompt + asked->n_output;
-    /* What comes during a step is seen at its end. */
-    outcome->arrival_ns = item->due_ns;
-    outcome->submitted_ns = sim->now_ns;
-    set_deadline(sim, idx);
-    if (make_tokens(sim, idx)) return STATUS_NOMEM;
-    while (slot < sim->options->max_sequences && sim->sequences[slot].state != SEQ_FREE) slot++;
-    if (slot == sim->options->max_sequences || n_tokens > sim->options->max_context) {
-        refuse(sim, idx, n_tokens > sim->options->max_context ? "it is too long" : "too many requests are running");
-        return STATUS_OK;
-    }
-    struct sequence *sequence = &sim->sequences[slot];
-    *sequence =
-        (struct sequence){.state = SEQ_WAITING,
-                          .request_id = (uint64_t)idx,
-                          .tokens = item->tokens,
-                          .n_prompt = asked->n_prompt,
-                          .n_tokens = asked->n_prompt,
-                          .max_tokens = n_tokens,
-                          .logits_from = asked->n_prompt,
-                          .terms = {.service_class = asked->class_ == REQUEST_BATCH ? TERMS_BATCH : TERMS_INTERACTIVE,
-                                    .arrival_ns = sim->now_ns,
-                                    .deadline_ns = outcome->deadline_ns >= 0 ? outcome->deadline_ns : 0},
-                          .kv = sequence->kv};
+    struct sequence *sequence = sim->sequences;
+    while (sequence->state != SEQ_FREE) sequence++;
+    *sequence = (struct sequence){.state = SEQ_WAITING,
+                                  .request_id = (uint64_t)idx,
+                                  .tokens = item->tokens,
+                                  .n_prompt = asked->n_prompt,
+                                  .n_tokens = asked->n_prompt,
+                                  .max_tokens = asked->n_prompt + asked->n_output,
+                                  .logits_from = asked->n_prompt,
+                                  .terms = *terms,
+                                  .kv = sequence->kv};
     kv_table_start(&sequence->kv, NULL, true);
     sim->state.sequences[sim->state.n_sequences++] = sequence;
     item->state = RUNNING;
     if (asked->has_cancel) item->cancel_ns = item->due_ns + scaled_ns(sim, asked->cancel_ms);
+}
+
+static enum status arrive(struct simulation *sim, int idx) {
+    struct outcome *outcome = &sim->outcomes->of[idx];
+    struct admission_candidate candidate;
+    /* What comes during a step is seen at its end. */
+    outcome->arrival_ns = sim->items[idx].due_ns;
+    outcome->submitted_ns = sim->now_ns;
+    set_deadline(sim, idx);
+    if (make_tokens(sim, idx)) return STATUS_NOMEM;
+    struct admission_answer answer = ask(sim, idx, &candidate);
+    if (answer.reason != ADMISSION_ADMITTED) {
+        refuse(sim, idx, &answer);
+        return STATUS_OK;
+    }
+    outcome->predicted_ns = sim->now_ns - outcome->arrival_ns + answer.estimate_ns;
+    struct terms terms = admission_accept(&sim->admission, &sim->state, &candidate, &answer, sim->now_ns);
+    start(sim, idx, &terms);
     return STATUS_OK;
 }
 
@@ -247,7 +278,10 @@ static enum status prepare(struct simulation *sim) {
                                       .identity = "sim",
                                       .n_identity = 3,
                                       .hash = hash_sha256};
+    struct admission_limits limits = options->admission;
+    limits.max_context = options->max_context;
     enum status status = prepare_items(sim);
+    if (!status) status = admission_init(&sim->admission, &limits, options->max_sequences);
     if (!status) status = kv_groups_init(&sim->groups, &sizes);
     if (status) return status;
     sim->has_groups = true;
@@ -278,6 +312,7 @@ static void clean_up(struct simulation *sim) {
     for (int i = 0; sim->sequences && i < sim->options->max_sequences; i++) end_table(sim, &sim->sequences[i]);
     mem_free(sim->sequences);
     mem_free(sim->state.sequences);
+    admission_deinit(&sim->admission);
     plan_deinit(&sim->plan);
     if (sim->has_groups) kv_groups_deinit(&sim->groups);
 }
@@ -294,6 +329,7 @@ enum status simulate_run(const struct simulate_options *options, double scale, c
     else
         status = run(&sim, note);
     totals->wall_ms = (double)sim.now_ns / 1e6;
+    totals->n_preemptions = sim.state.n_preempted;
     if (sim.n_held_slots > 0) {
         totals->kv_waste_share = sim.n_unused_slots / sim.n_held_slots;
         totals->kv_contiguous_waste_share = 1 - sim.n_computed_slots / sim.n_reserved_slots;

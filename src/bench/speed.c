@@ -171,8 +171,9 @@ double speed_prefill_macs(const struct model_config *config, int n_tokens) {
     return (kv + rest) * (config->n_layers - 1) * n_tokens + kv * n_tokens + rest + d_model * config->n_vocab;
 }
 
-double speed_kv_bytes(const struct model_config *config, const struct speed_plan *plan, int value_bytes) {
-    double n_keys = 0, key_bytes = 2.0 * config->n_kv_heads * config->head_dim * value_bytes;
+double speed_kv_bytes(const struct model_config *config, const struct speed_plan *plan, enum dtype kv_dtype) {
+    double n_keys = 0;
+    double key_bytes = 2.0 * config->n_kv_heads * (double)kv_layout_vector_bytes(kv_dtype, config->head_dim);
     for (int layer = 0; layer < config->n_layers; layer++) {
         int window = config->layers[layer].window;
         for (int i = 1; i <= plan->n_decode; i++) {

@@ -31,7 +31,7 @@ WARN_UNUSED enum status speed_measure(struct engine *engine, const struct speed_
  * are not counted. */
 double speed_prefill_macs(const struct model_config *config, int n_tokens);
 
-/* Bytes of K and V that one stream reads per decoded token, mean over the plan. value_bytes: of one K or V element. */
-double speed_kv_bytes(const struct model_config *config, const struct speed_plan *plan, int value_bytes);
+/* Bytes of K and V that one stream reads per decoded token, mean over the plan. */
+double speed_kv_bytes(const struct model_config *config, const struct speed_plan *plan, enum dtype kv_dtype);
 
 #endif

@@ -15,6 +15,8 @@
 #define OWN_SEED 2
 #define MAX_MS 1e9
 #define MAX_SHARED_ID 1000000
+#define MAX_PRIORITY 1000000
+#define MAX_WEIGHT 1000
 
 struct reader {
     struct trace *trace;
@@ -97,6 +99,9 @@ static enum status read_field(const struct reader *reader, const char *key, cons
         return read_int(reader, json, key, 0, reader->trace->n_requests - 1, &request->after);
     if (strcmp(key, "class") == 0) return read_class(reader, json, &request->class_);
     if (strcmp(key, "tenant") == 0) return read_text(reader, json, key, request->tenant);
+    if (strcmp(key, "tenant_weight") == 0) return read_int(reader, json, key, 1, MAX_WEIGHT, &request->tenant_weight);
+    if (strcmp(key, "priority") == 0)
+        return read_int(reader, json, key, -MAX_PRIORITY, MAX_PRIORITY, &request->priority);
     if (strcmp(key, "label") == 0) return read_text(reader, json, key, request->label);
     if (strcmp(key, "cancel_ms") == 0) {
         request->has_cancel = true;

@@ -24,6 +24,7 @@ struct trace_request {
     int n_prompt;            /* in all */
     int n_output;
     enum request_class class_;
+    int priority, tenant_weight; /* as in struct request */
     char tenant[TRACE_MAX_NAME_BYTES], label[TRACE_MAX_NAME_BYTES];
     bool has_deadline, has_cancel;
     double deadline_ms, deadline_solo_x; /* first token due at arrival + deadline_ms + x * predicted time alone */

@@ -11,6 +11,15 @@
 #define N_TAIL 9 /* logit rows of a case */
 #define SEED 20
 
+/* Who takes the blocks of the preempted: interactive requests that come while the cases, of the class batch, wait for
+ * their reader in the middle of their answers. */
+#define N_CROWD 8
+#define CROWD_PROMPT 4
+#define CROWD_ANSWER 60
+#define CROWD_BLOCK_TOKENS 16
+#define SPARE_BLOCKS 8 /* beside those of the cases: some of the crowd can start, but not grow */
+#define N_READ (N_ANSWER / 2)
+
 static const int prompt_tokens[] = {1, 16, 33, 130, 700};
 static const int chunks[] = {7, 16, 512, 0};
 
@@ -34,7 +43,8 @@ struct verify {
 };
 
 const char *verify_company_name(enum verify_company company) {
-    static const char *const names[] = {[VERIFY_ALONE] = "alone", [VERIFY_BATCHED] = "batched"};
+    static const char *const names[] = {
+        [VERIFY_ALONE] = "alone", [VERIFY_BATCHED] = "batched", [VERIFY_PREEMPTED] = "preempted"};
     return names[company];
 }
 
@@ -67,12 +77,13 @@ static struct request *make_request(struct verify *verify, int case_idx, bool is
     return request;
 }
 
-/* Waits until n requests are home. */
-static enum status gather(struct verify *verify, int n) {
+/* Waits until n requests are home, or, with n_tokens >= 0, so many tokens have been told. */
+static enum status gather(struct verify *verify, int n, int n_tokens) {
     struct event event;
     enum status status = STATUS_OK;
-    while (n > 0) {
+    while (n > 0 && n_tokens != 0) {
         if (!engine_client_wait(verify->engine, -1, &event)) continue;
+        n_tokens -= event.kind == EVENT_TOKEN;
         if (event.kind == EVENT_REFUSED) {
             status = event.status;
             *verify->note = event.request->note;
@@ -82,28 +93,81 @@ static enum status gather(struct verify *verify, int n) {
     return status;
 }
 
-static enum status take_turn(struct verify *verify, const struct verify_run *run, bool is_follow_up) {
-    struct request *requests[N_CASES] = {NULL};
+/* Requests of other prompts, until all are home. */
+static enum status let_crowd_pass(struct verify *verify) {
+    uint32_t tokens[CROWD_PROMPT];
+    struct request *crowd[N_CROWD] = {NULL};
     enum status status = STATUS_OK;
     int n_sent = 0;
+    for (int i = 0; i < N_CROWD && !status; i++) {
+        for (int k = 0; k < CROWD_PROMPT; k++) tokens[k] = fixed_id(verify, N_CASES + i, k);
+        crowd[i] = engine_client_make(tokens, CROWD_PROMPT, CROWD_ANSWER);
+        status = crowd[i] ? engine_client_submit(verify->engine, crowd[i]) : STATUS_NOMEM;
+        n_sent += !status;
+    }
+    enum status answered = gather(verify, n_sent, -1);
+    for (int i = 0; i < N_CROWD; i++) engine_client_free(&crowd[i]);
+    return status ? status : answered;
+}
+
+/* The cases are in the middle of their answers: others come, and the cases go on when those are through. */
+static enum status preempt_cases(struct verify *verify, struct request *const requests[N_CASES]) {
+    enum status status = gather(verify, N_CASES, N_CASES * N_READ);
+    if (!status) status = let_crowd_pass(verify);
+    for (int i = 0; i < N_CASES; i++) engine_client_acknowledge(requests[i], N_ANSWER);
+    return status;
+}
+
+static bool must_preempt(const struct verify_run *run, bool is_follow_up) {
+    return run->company == VERIFY_PREEMPTED && !is_follow_up;
+}
+
+/* Sends the cases and waits for them. */
+static enum status run_cases(struct verify *verify, const struct verify_run *run, struct request *requests[N_CASES],
+                             bool is_follow_up) {
+    enum status status = STATUS_OK;
+    int n_away = 0;
     for (int i = 0; i < N_CASES && !status; i++) {
-        requests[i] = make_request(verify, i, is_follow_up, run->is_cached);
-        status = requests[i] ? engine_client_submit(verify->engine, requests[i]) : STATUS_NOMEM;
-        if (status) break;
-        n_sent++;
-        if (run->company == VERIFY_ALONE) status = gather(verify, 1);
+        /* Who came last gives way first: the short ones, so that it is several. */
+        struct request **request = &requests[run->company == VERIFY_PREEMPTED ? N_CASES - 1 - i : i];
+        *request = make_request(verify, (int)(request - requests), is_follow_up, run->is_cached);
+        if (*request && must_preempt(run, is_follow_up)) {
+            (*request)->class_ = REQUEST_BATCH;
+            (*request)->max_unread = N_READ;
+        }
+        status = *request ? engine_client_submit(verify->engine, *request) : STATUS_NOMEM;
+        n_away += !status;
+        if (run->company != VERIFY_ALONE || status) continue;
+        status = gather(verify, 1, -1);
+        n_away = 0;
     }
-    if (run->company != VERIFY_ALONE) {
-        enum status answered = gather(verify, n_sent);
-        if (!status) status = answered;
-    }
+    if (!status && must_preempt(run, is_follow_up)) status = preempt_cases(verify, requests);
+    enum status answered = gather(verify, n_away, -1);
+    return status ? status : answered;
+}
+
+/* What must have happened on the way, so that the run proves anything. */
+static enum status check_way(const struct verify *verify, const struct verify_run *run, bool is_follow_up,
+                             struct request *const requests[N_CASES]) {
+    int n_preemptions = 0;
     for (int i = 0; i < N_CASES; i++) {
-        const struct request *request = requests[i];
+        n_preemptions += requests[i]->stats.n_preemptions;
+        if (is_follow_up && run->is_cached && requests[i]->stats.n_cached_tokens == 0)
+            return status_fail(verify->note, STATUS_LIMIT, "a prompt of %d tokens should hit the cache and did not",
+                               requests[i]->n_prompt);
+    }
+    if (must_preempt(run, is_follow_up) && n_preemptions == 0)
+        return status_fail(verify->note, STATUS_LIMIT, "nobody was preempted in a pool that is too small for all");
+    return STATUS_OK;
+}
+
+static enum status take_turn(struct verify *verify, const struct verify_run *run, bool is_follow_up) {
+    struct request *requests[N_CASES] = {NULL};
+    enum status status = run_cases(verify, run, requests, is_follow_up);
+    if (!status) status = check_way(verify, run, is_follow_up, requests);
+    for (int i = 0; i < N_CASES; i++) {
         if (!status && !is_follow_up)
-            memcpy(verify->now.ids[i], request->tokens + request->n_prompt, sizeof verify->now.ids[i]);
-        if (!status && is_follow_up && run->is_cached && request->stats.n_cached_tokens == 0)
-            status = status_fail(verify->note, STATUS_LIMIT, "a prompt of %d tokens should hit the cache and did not",
-                                 request->n_prompt);
+            memcpy(verify->now.ids[i], requests[i]->tokens + requests[i]->n_prompt, sizeof verify->now.ids[i]);
         engine_client_free(&requests[i]);
     }
     return status;
@@ -174,21 +238,33 @@ static enum status reserve(struct verify *verify) {
     return status_fail(verify->note, STATUS_NOMEM, "no memory for the logits of %d rows", N_CASES * N_TAIL);
 }
 
-static enum status run_engine(struct verify *verify, int chunk, int n_threads) {
+static struct engine_options options_of(const struct verify *verify, int chunk, int n_threads, bool is_small) {
     struct engine_options options = *verify->base;
     options.n_threads = n_threads;
     options.max_context = verify->max_context;
     options.max_chunk = chunk && chunk < verify->max_context ? chunk : verify->max_context;
-    options.max_sequences = N_CASES;
-    options.max_logit_rows = N_CASES * N_TAIL;
+    options.max_sequences = N_CASES + (is_small ? N_CROWD : 0);
+    options.max_logit_rows = N_CASES * N_TAIL + (is_small ? N_CROWD : 0);
     options.kv_tokens = (verify->max_context + options.block_tokens) * N_CASES;
     options.has_prefix_cache = true;
+    if (!is_small) return options;
+    options.block_tokens = CROWD_BLOCK_TOKENS;
+    options.kv_tokens = SPARE_BLOCKS * CROWD_BLOCK_TOKENS;
+    for (int i = 0; i < N_CASES; i++)
+        options.kv_tokens +=
+            (verify->n_prompt[i] + N_ANSWER + CROWD_BLOCK_TOKENS - 1) / CROWD_BLOCK_TOKENS * CROWD_BLOCK_TOKENS;
+    return options;
+}
+
+/* All runs of an engine: those that preempt need a small pool. */
+static enum status run_engine(struct verify *verify, int chunk, int n_threads, bool is_small) {
+    struct engine_options options = options_of(verify, chunk, n_threads, is_small);
     enum status status = engine_create(&verify->engine, &options, verify->note);
     if (!status) status = reserve(verify);
     for (int cached = 0; cached < 2; cached++)
         for (int company = 0; company < VERIFY_N_COMPANIES && !status; company++) {
             struct verify_run run = {chunk, n_threads, cached, (enum verify_company)company, {0}};
-            status = do_run(verify, &run);
+            if ((company == VERIFY_PREEMPTED) == is_small) status = do_run(verify, &run);
         }
     engine_destroy(&verify->engine);
     return status;
@@ -216,7 +292,8 @@ enum status verify_model(const struct engine_options *base, int model_context, F
     enum status status = choose_prompts(&verify, model_context);
     for (int c = 0; c < N_CHUNKS; c++)
         for (int t = 0; t < 2 && !status; t++) {
-            status = run_engine(&verify, chunks[c], threads[t]);
+            status = run_engine(&verify, chunks[c], threads[t], false);
+            if (!status) status = run_engine(&verify, chunks[c], threads[t], true);
             if (progress && !status)
                 fprintf(progress, "chunk %d, threads %d: %d distinct in %d\n", chunks[c], threads[t],
                         report->n_distinct, report->n_runs);

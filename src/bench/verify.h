@@ -2,7 +2,7 @@
  *
  * Each case is a prompt, its greedy answer, and a follow-up (prompt, answer, a fixed tail) whose last logits are
  * wanted, so that K and V written by decode are read again. A combination's digest is SHA-256 over all ids and logits.
- * Thread: the caller's; every combination of chunk and threads has an engine of its own, one at a time. */
+ * Thread: the caller's; every combination of chunk, threads and pool has an engine of its own, one at a time. */
 #ifndef KVICK_BENCH_VERIFY_H
 #define KVICK_BENCH_VERIFY_H
 
@@ -16,8 +16,9 @@
 #define VERIFY_MAX_RUNS 96
 
 enum verify_company {
-    VERIFY_ALONE,   /* one request at a time */
-    VERIFY_BATCHED, /* all cases at the same time */
+    VERIFY_ALONE,     /* one request at a time */
+    VERIFY_BATCHED,   /* all cases at the same time */
+    VERIFY_PREEMPTED, /* likewise, and a pool so small that some lose their blocks, which is checked */
     VERIFY_N_COMPANIES
 };
 
@@ -48,8 +49,8 @@ struct verify_report {
 
 /* base: the engine's options; chunk, threads, context, sequences, pool and cache are set here.
  * progress: gets a line per engine, or NULL.
- * Errors: as engine_create; STATUS_LIMIT when a run that must hit the cache did not, or the model's context is too
- * short; STATUS_NOMEM. */
+ * Errors: as engine_create; STATUS_LIMIT when a run that must hit the cache or preempt did not, or the model's context
+ * is too short; STATUS_NOMEM. */
 WARN_UNUSED enum status verify_model(const struct engine_options *base, int model_context, FILE *progress,
                                      struct verify_report *report, struct status_note *note);
 

@@ -7,8 +7,8 @@
 #include "bench/trace.h"
 #include "sched/step_cost.h"
 
-#define WORK_STREAMS 8                  /* answers decoded at a time, for the share of a step that one token costs */
-#define WORK_TOKEN_NS INT64_C(50000000) /* an answer's tokens are due at this pace */
+#define WORK_STREAMS 8      /* answers decoded at a time, for the share of a step that one token costs */
+#define WORK_MAX_BOUND 1000 /* requests of which work_bound says something */
 
 struct work {
     int64_t solo_ns;    /* of the first token on an idle machine, shared and earlier tokens cached */
@@ -23,11 +23,11 @@ void work_of_trace(const struct trace *trace, const struct step_cost *cost, int 
 /* By what arrivals are multiplied so that the trace's load is reached; 1 if it asks for none. */
 double work_scale(const struct trace *trace, const struct work *work);
 
-/* How many requests have their first token in time in the largest set that is found offline: the least work first, each
- * kept if all kept ones fit a machine that does the given work preemptively, earliest due first, knowing everything
- * ahead. The answers' other tokens are work too, due at WORK_TOKEN_NS each. Requests with `after` are not counted:
- * their arrival is not known. Errors: STATUS_NOMEM.   Cost: O(n^2 log n). */
+/* How many requests can have their first token in time at most (offline_bound), fractions counted, on a machine that
+ * does the given work. As answers are decoded meanwhile, prompts get the share of its time that they have of all work.
+ * *out_n_in_time: -1 with `after` among them, as their arrival is not known, or with more than WORK_MAX_BOUND requests.
+ * Errors: STATUS_NOMEM.   Cost: O(n^3). */
 WARN_UNUSED enum status work_bound(const struct trace *trace, const struct work *work, double scale,
-                                   int *out_n_in_time);
+                                   double *out_n_in_time);
 
 #endif

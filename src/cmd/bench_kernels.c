@@ -60,7 +60,7 @@ static const struct target attention_targets[] = {{64, LIMIT_PEAK, 0.16}, {256, 
 static const int row_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 512};
 static const int key_counts[] = {1024, 4096, TARGET_KEYS};
 static const int head_dims[] = {64, 256};
-static const enum dtype kv_dtypes[] = {DTYPE_F16, DTYPE_F32};
+static const enum dtype kv_dtypes[] = {DTYPE_I8, DTYPE_F16, DTYPE_F32};
 
 #define N_OF(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
@@ -237,7 +237,7 @@ static enum status measure_attention(struct kernels_bench *bench, enum dtype dty
         }
         json_t *fields = json_pack("{s:s, s:i, s:i, s:i}", "type", dtype_name(dtype), "head_dim", head_dim, "rows",
                                    n_rows, "keys", key_counts[i]);
-        bool has_target = key_counts[i] == TARGET_KEYS && n_rows > 1;
+        bool has_target = dtype == DTYPE_I8 && key_counts[i] == TARGET_KEYS && n_rows > 1;
         status = report(bench, bench->attention, fields, what, key_counts[i], &time,
                         has_target ? find_target(attention_targets, N_OF(attention_targets), head_dim) : NULL);
     }

@@ -20,7 +20,7 @@ struct bench {
     const struct options *options;
     struct speed_plan plan;
     struct cmd_engine model;
-    int n_threads, kv_value_bytes;
+    int n_threads;
     struct thread_pool *pool;
     struct kernel_table kernels;
     struct hw_peak peak;
@@ -77,7 +77,7 @@ static struct shares shares_of(const struct bench *bench) {
     double prefill_s = plan->n_prefill / bench->rates.prefill_tok_s,
            steps_s = bench->rates.decode_tok_s / plan->n_streams;
     double prefill_gops = 2e-9 * speed_prefill_macs(config, plan->n_prefill) / prefill_s;
-    double kv_bytes = speed_kv_bytes(config, plan, bench->kv_value_bytes);
+    double kv_bytes = speed_kv_bytes(config, plan, bench->model.options.kv_dtype);
     if (hw_profile_is_disturbed(&bench->peak))
         shares.why_none = "something else runs on this machine";
     else if (prefill_gops > bench->peak.gops)
@@ -163,7 +163,6 @@ static void resolve(struct bench *bench) {
     if (options->isa && cpu_mask(tiers, options->isa, &tiers, NULL)) BUG("a tier that the engine took is unknown");
     kernel_table_choose(&bench->kernels, tiers);
     bench->n_threads = options->threads ? (int)options->threads : cpu_n_usable();
-    bench->kv_value_bytes = strcmp(options->kv_cache_dtype, "f32") == 0 ? 4 : 2;
 }
 
 static int run_speed(struct bench *bench, const char *model) {

@@ -14,6 +14,7 @@
 #define DEFAULT_MAX_CONTEXT 8192
 #define MAX_IDENTITY_BYTES 65536
 #define MAX_STEP_MS 1e6
+#define HASTY_NS INT64_C(300000000)
 #define CALIBRATE_NS INT64_C(4000000000)
 
 static enum status read_numerics(const struct options *options, struct engine_options *out, struct status_note *note) {
@@ -26,8 +27,10 @@ static enum status read_numerics(const struct options *options, struct engine_op
         out->kv_dtype = DTYPE_F16;
     else if (strcmp(options->kv_cache_dtype, "f32") == 0)
         out->kv_dtype = DTYPE_F32;
+    else if (strcmp(options->kv_cache_dtype, "int8") == 0)
+        out->kv_dtype = DTYPE_I8;
     else
-        return status_fail(note, STATUS_INVALID, "--kv-cache-dtype: '%s' is unknown (known: f16, f32)",
+        return status_fail(note, STATUS_INVALID, "--kv-cache-dtype: '%s' is unknown (known: int8, f16, f32)",
                            options->kv_cache_dtype);
     static const char *const forms[] = {[ACTIVATIONS_AUTO] = "auto",
                                         [ACTIVATIONS_INT8] = "int8",
@@ -138,6 +141,7 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     out->target_itl_ns = is_bounded ? (int64_t)(options->target_itl_ms * 1e6) : 0;
     out->max_step_ns = is_bounded ? (int64_t)(options->max_step_ms * 1e6) : 0;
     out->calibrate_ns = needs->is_serving ? CALIBRATE_NS : 0;
+    out->hasty_ns = needs->is_hasty ? HASTY_NS : 0;
     return read_policy(options, out, note);
 }
 

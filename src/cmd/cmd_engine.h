@@ -24,6 +24,7 @@ struct cmd_engine_needs {
     int max_logit_rows; /* of a step; 0: one per sequence */
     bool has_bf16_tables;
     bool is_serving; /* many clients: step costs are measured once, and steps are bounded by them */
+    bool is_hasty;   /* the first client does not wait for that: it goes on while idle */
 };
 
 /* Whether the options make sense whatever the model: if not, it is the usage that is wrong.

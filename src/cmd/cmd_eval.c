@@ -155,7 +155,9 @@ static int gather(const struct eval *eval, struct measure out[8]) {
         out[n++] = (struct measure){"mean_nll", eval->mean_nll, NAN};
         out[n++] = (struct measure){"ppl", exp(eval->mean_nll), NAN};
     }
-    if (eval->has_kl) out[n++] = (struct measure){"mean_kl", eval->mean_kl, eval->reference->max_kl};
+    bool has_int8_kv = eval->model.options.kv_dtype == DTYPE_I8;
+    double max_kl = has_int8_kv ? eval->reference->max_kl_int8_kv : eval->reference->max_kl;
+    if (eval->has_kl) out[n++] = (struct measure){"mean_kl", eval->mean_kl, max_kl};
     return n;
 }
 

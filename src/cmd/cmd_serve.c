@@ -14,6 +14,7 @@
 #define MAX_BODY_BYTES ((size_t)16 << 20)
 #define MAX_CONNECTIONS 1024
 #define IDLE_S 60
+#define TYPICAL_POS 512 /* of an answer's token */
 #define FULL_SESSIONS 4 /* that many requests of the longest kind fit beside each other */
 
 struct serve {
@@ -115,6 +116,14 @@ static void load_main(void *owner) {
 
 static void say_ready(const struct serve *serve);
 
+/* What the template's source says about how the model answers. */
+static struct answer_rules rules_of(const struct gguf *gguf) {
+    struct gguf_text source;
+    bool has_source = gguf_has(gguf, "tokenizer.chat_template") &&
+                      gguf_get_text(gguf, "tokenizer.chat_template", &source, NULL) == STATUS_OK;
+    return has_source ? answer_parse_rules(source.ptr, source.n_bytes) : (struct answer_rules){0};
+}
+
 static void on_loaded(void *owner) {
     struct serve *serve = owner;
     char done;
@@ -122,7 +131,7 @@ static void on_loaded(void *owner) {
     if (!ring_pop(&serve->is_loaded, &done)) return;
     if (!serve->status)
         serve->status = api_server_open(&serve->api, serve->model.engine, serve->tokenizer, serve->chat_template,
-                                        serve->chat_note.text, &serve->note);
+                                        serve->chat_note.text, rules_of(serve->model.gguf), &serve->note);
     if (serve->status)
         http_server_stop(serve->http);
     else
@@ -139,6 +148,51 @@ static enum status start_loading(struct serve *serve, struct status_note *note) 
     return STATUS_OK;
 }
 
+/* Of a prompt on an idle machine, in steps as long as they may be. */
+static int64_t predict_ttft_ns(const struct step_cost *cost, int64_t limit_ns, int max_chunk, int n_prompt) {
+    const struct step_shape nothing = {0};
+    int64_t ns = 0;
+    for (int from = 0, n; from < n_prompt; from += n) {
+        struct step_shape shape = nothing;
+        n = n_prompt - from < max_chunk ? n_prompt - from : max_chunk;
+        n = step_cost_max_prefill(cost, &nothing, from, n, n_prompt - 1, limit_ns);
+        if (n < 1) n = 1;
+        step_cost_add_prefill(cost, &shape, from, from + n, from + n == n_prompt);
+        ns += step_cost_ns(cost, &shape);
+    }
+    return ns;
+}
+
+/* How long steps may take, and what follows from that. */
+static void say_pace(const struct serve *serve) {
+    static const char *const sources[] = {[COST_MODEL_GUESSED] = "estimated, to be measured while idle",
+                                          [COST_MODEL_READ] = "as measured before",
+                                          [COST_MODEL_MEASURED] = "as measured now"};
+    const struct engine *engine = serve->model.engine;
+    const struct cost_model *costs = engine_cost(engine);
+    const struct step_limits *limits = engine_step_limits(engine);
+    struct step_shape nobody = {0}, reader = {0};
+    struct step_cost cost;
+    if (!costs) return;
+    cost_model_fill(costs, &cost);
+    step_cost_add_decode(&cost, &reader, TYPICAL_POS);
+    int64_t limit_ns = step_bound_ns(&cost, limits, &nobody, STEP_PROMPT);
+    if (limits->is_unbounded)
+        printf("steps    not bounded in time: --chunk 0 runs each prompt in one step, answers wait that long\n");
+    else
+        printf("steps    at most %.0f ms beside an answer, else %.0f ms; costs %s\n",
+               (double)step_bound_ns(&cost, limits, &reader, STEP_PROMPT) / 1e6, (double)limit_ns / 1e6,
+               sources[costs->source]);
+    int max_chunk = serve->model.options.max_chunk, longest = engine_max_context(engine) - 1;
+    const int lengths[] = {512, 4096, longest};
+    printf("first token after");
+    for (int i = 0; i < 3; i++)
+        if (lengths[i] < longest || i == 2)
+            printf("%s %.0f ms (%d tokens)", i ? "," : "",
+                   (double)predict_ttft_ns(&cost, limit_ns, max_chunk, lengths[i]) / 1e6, lengths[i]);
+    printf("; one answer %.0f tokens/s\n", 1e9 / (double)step_cost_ns(&cost, &reader));
+}
+
 static void say_ready(const struct serve *serve) {
     const struct options *options = serve->options;
     bool is_loopback = strcmp(options->host, "127.0.0.1") == 0 || strcmp(options->host, "localhost") == 0 ||
@@ -149,6 +203,7 @@ static void say_ready(const struct serve *serve) {
            engine_max_context(serve->model.engine), options->max_num_seqs);
     printf("prefix cache %s: blocks of %ld tokens, so a shared beginning helps from %ld tokens on\n",
            options->no_prefix_cache ? "off" : "on", options->block_tokens, options->block_tokens + 1);
+    say_pace(serve);
     printf("listening on %s://%s:%d as %s\n", options->ssl_certfile ? "https" : "http", options->host, serve->port,
            serve->model_names[0]);
     fflush(stdout);
@@ -190,7 +245,8 @@ int cmd_serve(const struct options *options, int n_words, const char **words) {
     if (check_usage(options, &note)) return cmd_usage("serve", "%s", note.text);
     struct options engine_options = *options;
     engine_options.context = options->max_model_len;
-    struct cmd_engine_needs needs = {.max_sequences = (int)options->max_num_seqs, .n_full = FULL_SESSIONS};
+    struct cmd_engine_needs needs = {
+        .max_sequences = (int)options->max_num_seqs, .n_full = FULL_SESSIONS, .is_serving = true, .is_hasty = true};
     enum status status = cmd_engine_open_file(&serve.model, words[0], &engine_options, &needs, &note);
     if (status) return cmd_fail(NULL, status, &note);
     status = open_api(&serve, &note);

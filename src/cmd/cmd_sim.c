@@ -26,8 +26,10 @@ static enum status simulate(const struct options *options, struct cmd_trace *ope
     struct simulate_options how = {
         .step = {.is_unbounded = !model->options.target_itl_ns && !model->options.max_step_ns,
                  .target_itl_ns = model->options.target_itl_ns,
-                 .max_step_ns = model->options.max_step_ns},
+                 .max_step_ns = model->options.max_step_ns,
+                 .batch_step_ns = STEP_BOUND_BATCH_STEPS * model->options.max_step_ns},
         .policy = model->options.policy,
+        .admission = model->options.admission,
         .max_chunk = model->options.max_chunk,
         .block_tokens = model->options.block_tokens,
         .max_context = model->options.max_context,

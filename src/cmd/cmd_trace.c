@@ -52,8 +52,9 @@ enum status cmd_trace_print(const struct cmd_trace *opened, const struct outcome
     double work_ms = 0;
     for (int i = 0; i < opened->trace.n_requests; i++)
         work_ms += (double)(opened->work[i].prefill_ns + opened->work[i].decode_ns) / 1e6;
-    json_t *cost = json_pack("{s:s, s:f, s:f, s:i}", "source", opened->cost_source, "work_ms", work_ms, "scale",
-                             opened->scale, "bound_in_time", opened->n_bound);
+    json_t *cost =
+        json_pack("{s:s, s:f, s:f, s:o}", "source", opened->cost_source, "work_ms", work_ms, "scale", opened->scale,
+                  "bound_in_time", opened->n_bound >= 0 ? json_real(opened->n_bound) : json_null());
     if (!json || !cost || json_object_set_new(json, "cost", cost)) {
         json_decref(json);
         return STATUS_NOMEM;

@@ -14,7 +14,7 @@ struct cmd_trace {
     struct work *work; /* [n_requests] */
     int64_t *solo_ns;  /* [n_requests] */
     double scale;      /* of the arrivals */
-    int n_bound;       /* requests that could be in time at best */
+    double n_bound;    /* requests that could be in time at most; -1: not known */
     const char *cost_source;
 };
 

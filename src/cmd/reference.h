@@ -36,7 +36,7 @@ struct reference {
     const uint16_t *logprobs; /* [n_positions][n_vocab] f16, or NULL */
     int n_positions;
     struct file_map logprobs_file;
-    double max_kl; /* the model's bound, NAN if none is known */
+    double max_kl, max_kl_int8_kv; /* the model's bounds with float and int8 KV, NAN if none is known */
 };
 
 /* Errors: STATUS_IO, STATUS_FORMAT with the field in note, STATUS_NOMEM. */

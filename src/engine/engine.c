@@ -70,7 +70,8 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                  .max_prefill_rows = options->max_chunk,
                                  .step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
                                           .target_itl_ns = options->target_itl_ns,
-                                          .max_step_ns = options->max_step_ns}};
+                                          .max_step_ns = options->max_step_ns,
+                                          .batch_step_ns = STEP_BOUND_BATCH_STEPS * options->max_step_ns}};
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
     engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
@@ -80,11 +81,14 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     engine->state = (struct plan_state){
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
     policy_init(&engine->state.policy, options->policy);
+    struct admission_limits admission = options->admission;
+    admission.max_context = options->max_context;
     bool has_memory = engine->sequences && engine->slots && engine->state.sequences && engine->hidden &&
                       engine->pooled && engine->mask_words && engine->picks;
     for (size_t i = 0; has_memory && i < n; i++)
         has_memory = !kv_table_init(&engine->sequences[i].kv, &engine->groups, options->max_context);
     if (has_memory && !plan_init(&engine->plan, &limits) &&
+        !admission_init(&engine->admission, &admission, options->max_sequences) &&
         !step_batch_init(&engine->batch, &limits, engine->groups.n_groups) &&
         !sampler_init(&engine->sampler, engine->model.n_vocab, options->n_threads, &engine->kernels))
         return STATUS_OK;
@@ -121,6 +125,7 @@ static void unload(struct engine *engine) {
     mem_free(engine->picks);
     mem_free(engine->state.sequences);
     plan_deinit(&engine->plan);
+    admission_deinit(&engine->admission);
     step_batch_deinit(&engine->batch);
     sampler_deinit(&engine->sampler);
     forward_destroy(&engine->forward);
@@ -131,37 +136,12 @@ static void unload(struct engine *engine) {
 
 /* ---- a step ---- */
 
-static struct engine_group_stats count_group(const struct engine *engine, int group) {
-    const struct kv_group *counted = &engine->groups.groups[group];
-    struct room_usage usage = room_usage_of(&engine->state, group);
-    return (struct engine_group_stats){.window = counted->window,
-                                       .n_blocks = counted->pool.n_blocks,
-                                       .n_free = counted->pool.n_free,
-                                       .n_reusable = counted->pool.n_reusable,
-                                       .n_held = counted->pool.n_held,
-                                       .n_refs = usage.n_refs,
-                                       .n_held_slots = (int64_t)counted->pool.n_held * engine->groups.block_tokens,
-                                       .n_unused_slots = usage.n_unused_slots};
-}
-
-static void publish_stats(struct engine *engine) {
-    struct engine_stats *stats = &engine->stats;
-    stats->layer_ops = forward_counts(engine->forward);
-    stats->n_running = engine->state.n_sequences;
-    stats->n_preempted = engine->state.n_preempted;
-    stats->n_groups = engine->groups.n_groups;
-    for (int g = 0; g < stats->n_groups; g++) stats->groups[g] = count_group(engine, g);
-    stats->n_free_blocks = stats->groups[0].n_free;
-    stats->n_reusable_blocks = stats->groups[0].n_reusable;
-    stats->n_held_blocks = stats->groups[0].n_held;
-    seqlock_write(&engine->stats_lock, engine->shared_stats, stats, sizeof *stats);
-}
-
 /* Between layers: whether nobody is left who wants the step's results. Requests that come are admitted meanwhile. */
 static bool is_abandoned(void *arg) {
     struct engine *engine = arg;
     if (atomic_load_explicit(&engine->must_end, memory_order_relaxed)) return true;
     if (ring_n_items(&engine->inbox) == 0) return false;
+    if (engine->is_probing) return true;
     inbox_read(engine);
     if (!engine->n_cancelled) return false;
     for (int i = 0; i < engine->plan.n_items; i++)
@@ -244,11 +224,12 @@ static bool tidy(struct engine *engine) {
 static void turn(struct engine *engine) {
     if (engine->state.n_sequences == 0) {
         while (ring_n_items(&engine->inbox) == 0 && tidy(engine)) continue;
+        if (engine->must_probe && ring_n_items(&engine->inbox) == 0) pacing_measure_idle(engine);
         ring_wait(&engine->inbox, -1);
     }
     inbox_read(engine);
     bool has_run = outbox_has_step_room(engine) && run_step(engine);
-    publish_stats(engine);
+    engine_stats_publish(engine);
     /* Nothing tells when a reader goes on, so this looks again a little later. */
     bool waits_for_reader = engine->state.n_sequences || !outbox_has_answer_room(engine);
     if (!has_run && waits_for_reader) thread_sleep_ms(IDLE_POLL_MS);
@@ -354,7 +335,16 @@ const struct cost_model *engine_cost(const struct engine *engine) {
 struct engine_stats engine_read_stats(struct engine *engine) {
     struct engine_stats stats;
     seqlock_read(&engine->stats_lock, engine->shared_stats, &stats, sizeof stats);
+    stats.n_in_inbox = atomic_load_explicit(&engine->n_sent, memory_order_relaxed) - stats.n_taken;
     return stats;
+}
+
+void engine_count_sent(struct engine *engine, int n) {
+    atomic_fetch_add_explicit(&engine->n_sent, n, memory_order_relaxed);
+}
+
+const struct step_limits *engine_step_limits(const struct engine *engine) {
+    return &engine->state.limits.step;
 }
 
 struct ring *engine_inbox(struct engine *engine) {

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/ring.h"
+#include "engine/engine_stats.h"
 #include "engine/message.h"
 #include "kernels/dtype.h"
 #include "model/forward.h"
@@ -33,32 +34,13 @@ struct engine_options {
     int max_logit_rows; /* of a step; at least max_sequences */
     bool has_prefix_cache;
     enum policy_kind policy;
+    struct admission_limits admission;  /* max_context is that of above */
     int64_t target_itl_ns, max_step_ns; /* a step's time, see sched/step_bound.h; both 0: only rows bound it */
     /* What steps cost, where their time is bounded. */
     const char *cost_dir;                  /* measurements are kept there (planner/cost_file.h); NULL: nowhere */
     int64_t calibrate_ns;                  /* spent on measuring at the start if none is kept; 0: costs are guessed */
+    int64_t hasty_ns;                      /* > 0: so much of it before the first answer, the rest while idle */
     uint8_t weights_id[HASH_SHA256_BYTES]; /* of the model file, for those that are kept */
-};
-
-/* One KV group: its pool, and what the running sequences hold of it. */
-struct engine_group_stats {
-    int window; /* 0: all is kept */
-    int n_blocks, n_free, n_reusable, n_held;
-    int64_t n_refs;                       /* held blocks, once for each sequence that holds them */
-    int64_t n_held_slots, n_unused_slots; /* their quotient is the waste */
-};
-
-/* A copy of what the engine counts, made once per step. */
-struct engine_stats {
-    struct layer_ops_counts layer_ops;
-    int64_t n_steps, n_abandoned_steps, n_rows, n_prefill_rows;
-    int64_t n_admitted, n_refused, n_finished; /* requests */
-    int64_t n_cancelled, n_unread;             /* of the finished: by the client or the end, for want of reading */
-    int64_t n_preempted;                       /* times that a sequence lost its blocks */
-    int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks; /* blocks of the first group */
-    int n_groups;
-    struct engine_group_stats groups[KV_LAYERS_MAX_GROUPS];
-    int64_t steps_ns, forwards_ns; /* all steps, and of them the forwards */
 };
 
 /* Starts the engine's thread, which loads the model; it answers after engine_await.
@@ -86,13 +68,17 @@ size_t engine_kv_bytes(const struct engine *engine);
 /* What steps cost, as known when the engine began to answer; NULL without cost_dir and bounds. */
 const struct cost_model *engine_cost(const struct engine *engine);
 
-/* Thread: any. The last step's numbers. */
+/* How long steps may be (see sched/step_bound.h), as known when the engine began to answer. Thread: any. */
+const struct step_limits *engine_step_limits(const struct engine *engine);
+
+/* Thread: any. The last step's numbers; n_in_inbox as of now. */
 struct engine_stats engine_read_stats(struct engine *engine);
 
 /* When the engine could answer (base/clock.h). */
 int64_t engine_ready_ns(const struct engine *engine);
 
-/* The two ends that engine_client uses. */
+/* What engine_client uses: the two ends, and the count of requests that are on the way in. */
+void engine_count_sent(struct engine *engine, int n);
 struct ring *engine_inbox(struct engine *engine);  /* struct command_message; the engine consumes */
 struct ring *engine_outbox(struct engine *engine); /* struct event; one client thread consumes */
 

@@ -44,7 +44,7 @@ void engine_client_free(struct request **request) {
     *request = NULL;
 }
 
-enum status engine_client_submit(struct engine *engine, struct request *request) {
+static enum status send(struct engine *engine, struct request *request, enum command_kind kind) {
     static atomic_uint_least64_t last_id; /* relaxed: ids only have to differ */
     request->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
     struct phase_stats before = request->stats;
@@ -55,8 +55,20 @@ enum status engine_client_submit(struct engine *engine, struct request *request)
     request->is_forked = false;
     request->last_step = -1;
     atomic_store_explicit(&request->n_read, 0, memory_order_relaxed);
-    struct command_message message = {.kind = COMMAND_SUBMIT, .request = request};
-    return ring_push(engine_inbox(engine), &message) ? STATUS_BUSY : STATUS_OK;
+    struct command_message message = {.kind = kind, .request = request};
+    /* Counted before it is there, so that nobody ever sees more read than sent. */
+    engine_count_sent(engine, 1);
+    if (ring_push(engine_inbox(engine), &message) == STATUS_OK) return STATUS_OK;
+    engine_count_sent(engine, -1);
+    return STATUS_BUSY;
+}
+
+enum status engine_client_submit(struct engine *engine, struct request *request) {
+    return send(engine, request, COMMAND_SUBMIT);
+}
+
+enum status engine_client_ask(struct engine *engine, struct request *request) {
+    return send(engine, request, COMMAND_ASK);
 }
 
 bool engine_client_wait(struct engine *engine, int timeout_ms, struct event *out_event) {

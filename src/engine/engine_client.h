@@ -19,6 +19,9 @@ const uint32_t *engine_client_answer(const struct request *request, int choice);
  * is full; the request is still the caller's then. */
 WARN_UNUSED enum status engine_client_submit(struct engine *engine, struct request *request);
 
+/* Likewise, but it is only asked what would be told (COMMAND_ASK); nothing is computed. */
+WARN_UNUSED enum status engine_client_ask(struct engine *engine, struct request *request);
+
 /* The next event, or false after timeout_ms (-1: wait for ever). */
 bool engine_client_wait(struct engine *engine, int timeout_ms, struct event *out_event);
 

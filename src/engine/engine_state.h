@@ -45,6 +45,7 @@ struct engine {
     struct sampler sampler;
     struct plan plan;
     struct plan_state state;
+    struct admission admission;
     struct cost_model costs; /* those in state come from here */
     struct step_batch batch;
     struct sequence *sequences; /* [max_sequences] */
@@ -58,6 +59,8 @@ struct engine {
     struct engine_stats stats;
     int64_t step_start_ns;
     bool is_in_step; /* the plan's sequences are being computed: they may not leave */
+    bool is_probing; /* an idle moment is used for measuring: whoever comes ends it */
+    bool must_probe; /* costs are not measured yet */
     int n_cancelled; /* sequences that leave after the step */
 
     /* Read by others. */
@@ -67,6 +70,7 @@ struct engine {
     bool has_costs;
     _Atomic uint64_t shared_stats[SEQLOCK_WORDS(struct engine_stats)]; /* a copy of stats, by stats_lock */
     struct seqlock stats_lock;
+    atomic_llong n_sent; /* requests put into the inbox; relaxed: only a count */
 
     /* The start: written by the engine thread before is_ready is posted. */
     enum status start_status;

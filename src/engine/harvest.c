@@ -194,7 +194,10 @@ static void take_token(struct engine *engine, const struct plan_item *item, uint
     }
     commit_token(item, token);
     request->stats.last_token_ns = clock_now_ns();
-    if (!request->stats.first_token_ns) request->stats.first_token_ns = request->stats.last_token_ns;
+    if (!request->stats.first_token_ns) {
+        request->stats.first_token_ns = request->stats.last_token_ns;
+        engine_stats_note_prompt(&engine->stats, request, sequence->n_cached_tokens);
+    }
     phase_stats_switch(&request->stats, PHASE_DECODE, request->stats.last_token_ns);
     if (request->mask.accept) request->mask.accept(request->mask.arg, slot->choice, token);
     if (is_stop_token(request, token)) {
@@ -240,8 +243,10 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
             forks(engine_slot_of(engine, sequence)->request) ? engine_slot_of(engine, sequence)->request->n_choices : 1;
         take_tokens(engine, item, *pick);
         *pick += n_tokens;
-    } else if (sequence->n_computed == sequence->max_tokens)
+    } else if (sequence->n_computed == sequence->max_tokens) {
+        engine_stats_note_prompt(&engine->stats, engine_slot_of(engine, sequence)->request, sequence->n_cached_tokens);
         outbox_finish(engine, sequence, FINISH_LENGTH);
+    }
 }
 
 void harvest_step(struct engine *engine, const struct model_batch *batch, int64_t now_ns) {

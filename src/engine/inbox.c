@@ -1,6 +1,6 @@
 #include "engine/inbox.h"
 
-#include "base/clock.h"
+#include "engine/gate.h"
 #include "engine/outbox.h"
 
 /* ---- what can never be answered ---- */
@@ -9,11 +9,6 @@ static enum status check_sizes(const struct engine *engine, struct request *requ
     struct status_note *note = &request->note;
     if (request->n_prompt < 1) return status_fail(note, STATUS_INVALID, "the prompt has no tokens");
     if (request->max_new < 0) return status_fail(note, STATUS_INVALID, "max_tokens %d is negative", request->max_new);
-    if (request->n_prompt > engine->options.max_context ||
-        request->max_new > engine->options.max_context - request->n_prompt)
-        return status_fail(note, STATUS_LIMIT,
-                           "the prompt has %d tokens and may be answered with %d, the context holds %d",
-                           request->n_prompt, request->max_new, engine->options.max_context);
     int max_choices =
         engine->options.max_sequences < REQUEST_MAX_CHOICES ? engine->options.max_sequences : REQUEST_MAX_CHOICES;
     if (request->n_choices < 1 || request->n_choices > max_choices)
@@ -83,12 +78,6 @@ static enum status check_request(const struct engine *engine, struct request *re
 
 /* ---- from request to sequence ---- */
 
-static int n_free_slots(const struct engine *engine) {
-    int n = 0;
-    for (int i = 0; i < engine->options.max_sequences; i++) n += !engine->slots[i].request;
-    return n;
-}
-
 static struct sequence *take_slot(struct engine *engine, struct request *request, uint32_t choice) {
     int slot = 0;
     while (engine->slots[slot].request) slot++;
@@ -105,39 +94,77 @@ static int n_hidden(const struct request *request) {
     return request->pooling == POOLING_MEAN ? request->n_prompt : request->pooling == POOLING_LAST;
 }
 
-static void admit(struct engine *engine, struct request *request) {
+static void refuse(struct engine *engine, struct request *request, struct event event) {
+    event.kind = EVENT_REFUSED;
+    outbox_send_home(engine, request, event);
+}
+
+/* False: it is refused and comes home with the reason. */
+static bool ask(struct engine *engine, struct request *request, struct gate_answer *answer) {
     enum status status = check_request(engine, request);
-    if (!status && n_free_slots(engine) < request->n_choices)
-        status = status_fail(&request->note, STATUS_BUSY, "%d answers are being made, at most %d can be",
-                             engine->options.max_sequences - n_free_slots(engine), engine->options.max_sequences);
     if (status) {
-        engine->stats.n_refused++;
-        outbox_send_home(engine, request, (struct event){.kind = EVENT_REFUSED, .status = status});
-        return;
+        refuse(engine, request, (struct event){.status = status});
+        return false;
     }
+    *answer = gate_ask(engine, request);
+    if (answer->admission.reason == ADMISSION_ADMITTED) return true;
+    refuse(engine, request,
+           (struct event){.status = answer->status,
+                          .refusal = answer->admission.reason,
+                          .retry_after_ns = answer->admission.retry_after_ns,
+                          .told_ns = answer->now_ns,
+                          .estimate_ns = gate_estimate_ns(answer)});
+    return false;
+}
+
+static void start(struct engine *engine, struct request *request, const struct terms *terms) {
     struct sequence *sequence = take_slot(engine, request, 0);
     for (int i = 1; i < request->n_choices; i++) take_slot(engine, request, (uint32_t)i);
-    *sequence =
-        (struct sequence){.state = SEQ_WAITING,
-                          .request_id = request->id,
-                          .tokens = request->tokens,
-                          .n_prompt = request->n_prompt,
-                          .n_tokens = request->n_prompt,
-                          .max_tokens = request->n_prompt + request->max_new,
-                          .logits_from = logits_from(request),
-                          .n_hidden = n_hidden(request),
-                          .terms = {.service_class = request->class_ == REQUEST_BATCH ? TERMS_BATCH : TERMS_INTERACTIVE,
-                                    .priority = request->priority,
-                                    .arrival_ns = clock_now_ns(),
-                                    .deadline_ns = request->deadline_ns},
-                          .kv = sequence->kv};
+    *sequence = (struct sequence){.state = SEQ_WAITING,
+                                  .request_id = request->id,
+                                  .tokens = request->tokens,
+                                  .n_prompt = request->n_prompt,
+                                  .n_tokens = request->n_prompt,
+                                  .max_tokens = request->n_prompt + request->max_new,
+                                  .logits_from = logits_from(request),
+                                  .n_hidden = n_hidden(request),
+                                  .terms = *terms,
+                                  .kv = sequence->kv};
     kv_table_start(&sequence->kv, &request->salt, request->has_cache);
     engine->state.sequences[engine->state.n_sequences++] = sequence;
-    engine->stats.n_admitted++;
     request->n_unfinished = request->n_choices;
-    request->stats.admitted_ns = sequence->terms.arrival_ns;
+}
+
+static void submit(struct engine *engine, struct request *request) {
+    struct gate_answer answer = {0};
+    if (!ask(engine, request, &answer)) {
+        engine->stats.n_refused++;
+        engine->stats.n_refused_by[answer.admission.reason]++;
+        return;
+    }
+    struct terms terms = gate_accept(engine, &answer);
+    int64_t estimate_ns = gate_estimate_ns(&answer);
+    start(engine, request, &terms);
+    engine->stats.n_admitted++;
+    if (request->has_cache) engine->stats.n_misses[answer.miss]++;
+    request->stats.admitted_ns = answer.now_ns;
+    request->stats.predicted_ns = estimate_ns ? answer.now_ns + estimate_ns : 0;
     request->stats.n_prompt_tokens = request->n_prompt;
-    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED, .request_id = request->id, .owner = request->owner});
+    outbox_send(engine, &(struct event){.kind = EVENT_ADMITTED,
+                                        .request_id = request->id,
+                                        .owner = request->owner,
+                                        .told_ns = answer.now_ns,
+                                        .estimate_ns = estimate_ns});
+}
+
+static void estimate(struct engine *engine, struct request *request) {
+    struct gate_answer answer;
+    if (!ask(engine, request, &answer)) return;
+    request->stats.n_prompt_tokens = request->n_prompt;
+    request->stats.n_cached_tokens = answer.candidate.n_cached;
+    outbox_send_home(
+        engine, request,
+        (struct event){.kind = EVENT_ESTIMATED, .told_ns = answer.now_ns, .estimate_ns = gate_estimate_ns(&answer)});
 }
 
 /* An id that is unknown has finished meanwhile: nothing to do. */
@@ -154,7 +181,9 @@ static void cancel(struct engine *engine, uint64_t request_id) {
 void inbox_read(struct engine *engine) {
     struct command_message message;
     while (outbox_has_answer_room(engine) && ring_pop(&engine->inbox, &message)) {
-        if (message.kind == COMMAND_SUBMIT) admit(engine, message.request);
+        engine->stats.n_taken += message.kind == COMMAND_SUBMIT || message.kind == COMMAND_ASK;
+        if (message.kind == COMMAND_SUBMIT) submit(engine, message.request);
+        if (message.kind == COMMAND_ASK) estimate(engine, message.request);
         if (message.kind == COMMAND_CANCEL) cancel(engine, message.request_id);
     }
 }
@@ -162,7 +191,7 @@ void inbox_read(struct engine *engine) {
 void inbox_send_home(struct engine *engine) {
     struct command_message message;
     while (outbox_has_any_room(engine) && ring_pop(&engine->inbox, &message))
-        if (message.kind == COMMAND_SUBMIT)
+        if (message.kind == COMMAND_SUBMIT || message.kind == COMMAND_ASK)
             outbox_send_home(engine, message.request,
                              (struct event){.kind = EVENT_FINISHED, .reason = FINISH_CANCELLED});
 }

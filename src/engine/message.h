@@ -15,6 +15,7 @@
 #include "engine/phase_stats.h"
 #include "engine/sampler.h"
 #include "kvcache/prefix_index.h"
+#include "sched/admission.h"
 
 #define REQUEST_MAX_STOP_TOKENS 32
 #define REQUEST_MAX_CHOICES 128
@@ -26,6 +27,7 @@ enum finish_reason {
     FINISH_UNREAD     /* the client did not read for max_blocked_ns */
 };
 
+/* In the order of enum terms_class. */
 enum request_class { REQUEST_INTERACTIVE, REQUEST_BATCH, REQUEST_N_CLASSES };
 
 enum request_pooling { POOLING_NONE, POOLING_MEAN, POOLING_LAST };
@@ -100,15 +102,16 @@ static inline uint32_t *message_tokens(const struct request *request, uint32_t c
     return request->tokens + (size_t)choice * ((size_t)request->n_prompt + (size_t)request->max_new);
 }
 
-enum command_kind { COMMAND_SUBMIT, COMMAND_CANCEL, COMMAND_STOP_ENGINE };
+/* ASK: what would be told if the request were submitted now; it comes home with ESTIMATED or REFUSED. */
+enum command_kind { COMMAND_SUBMIT, COMMAND_ASK, COMMAND_CANCEL, COMMAND_STOP_ENGINE };
 
 struct command_message {
     enum command_kind kind;
-    struct request *request; /* SUBMIT */
+    struct request *request; /* SUBMIT, ASK */
     uint64_t request_id;     /* CANCEL */
 };
 
-enum event_kind { EVENT_ADMITTED, EVENT_REFUSED, EVENT_TOKEN, EVENT_CHOICE_FINISHED, EVENT_FINISHED };
+enum event_kind { EVENT_ADMITTED, EVENT_REFUSED, EVENT_ESTIMATED, EVENT_TOKEN, EVENT_CHOICE_FINISHED, EVENT_FINISHED };
 
 struct event {
     enum event_kind kind;
@@ -119,7 +122,12 @@ struct event {
     int token_idx;             /* TOKEN: its number in the answer of the choice */
     enum finish_reason reason; /* CHOICE_FINISHED; FINISHED: of the choice that was last */
     enum status status;        /* REFUSED */
-    struct request *request;   /* REFUSED, FINISHED: it comes home */
+    /* REFUSED: by admission, or ADMISSION_ADMITTED if the request itself makes no sense. */
+    enum admission_reason refusal;
+    int64_t retry_after_ns;  /* REFUSED: when it would be taken, as far as can be seen; 0: never */
+    int64_t told_ns;         /* ADMITTED, ESTIMATED, REFUSED: when that was decided */
+    int64_t estimate_ns;     /* likewise: from then to its first token; 0: not worked out */
+    struct request *request; /* REFUSED, ESTIMATED, FINISHED: it comes home */
 };
 
 #endif

@@ -67,39 +67,87 @@ static int64_t run_probe(void *arg, const struct cost_model_probe *probe) {
                                 .logit_rows = step->logit_rows};
     for (int g = 0; g < engine->groups.n_groups; g++) batch.slots[g] = step->slots[g];
     int64_t start_ns = clock_now_ns();
-    if (!forward_run(engine->forward, &batch, &engine->logits)) BUG("a probe was abandoned");
+    if (engine->is_probing) engine->is_probing = forward_run(engine->forward, &batch, &engine->logits);
     return clock_now_ns() - start_ns;
 }
 
-static void measure(struct engine *engine) {
+/* False if somebody came: nothing has changed then. */
+static bool measure(struct engine *engine) {
     const struct cost_model_limits limits = probe_limits(engine);
+    struct cost_model measured = engine->costs;
     struct status_note note = {0};
-    cost_model_measure(&engine->costs, &limits, run_probe, engine);
+    engine->is_probing = true;
+    cost_model_measure(&measured, &limits, run_probe, engine);
+    if (!engine->is_probing) return false;
+    engine->is_probing = false;
+    engine->costs = measured;
     const char *dir = engine->options.cost_dir;
     if (dir && cost_file_save(&engine->costs, dir, &note))
         log_line(LOG_WARN, "measured costs are not kept: %s", note.text);
+    return true;
+}
+
+/* One step of each regime tells how far the guess is off; a regime whose step would take too long follows the one
+ * before. */
+static void correct_guess(struct engine *engine) {
+    static const int rows[COST_MODEL_N_REGIMES] = {1, 64, 256};
+    const struct cost_model_limits limits = probe_limits(engine);
+    double ratio = 1;
+    int64_t left_ns = engine->options.hasty_ns;
+    engine->is_probing = true;
+    for (int i = 0; i < COST_MODEL_N_REGIMES; i++) {
+        struct cost_model_probe probe = {1, rows[i] < limits.max_rows ? rows[i] : limits.max_rows, 0, 1};
+        struct step_shape shape = {0};
+        step_cost_add_prefill(&engine->costs.base, &shape, 0, probe.n_rows, 1);
+        double guess_ns = (double)step_cost_ns(&engine->costs.base, &shape);
+        /* The first touch of everything is no step's usual time. */
+        if (i == 0) left_ns -= run_probe(engine, &probe);
+        if (guess_ns * ratio < (double)left_ns && probe.n_rows == rows[i]) {
+            int64_t took_ns = run_probe(engine, &probe);
+            ratio = (double)took_ns / guess_ns;
+            left_ns -= took_ns;
+        }
+        engine->costs.regimes[i].correction = ratio;
+    }
+    engine->is_probing = false;
 }
 
 /* ---- start and steps ---- */
+
+static void use_costs(struct engine *engine) {
+    cost_model_fill(&engine->costs, &engine->state.cost);
+}
 
 void pacing_init(struct engine *engine) {
     const struct engine_options *options = &engine->options;
     bool is_unbounded = engine->state.limits.step.is_unbounded;
     engine->has_costs = !is_unbounded || options->cost_dir;
-    if (engine->has_costs) {
-        cost_setup_init(&engine->costs, options, &engine->model, &engine->kernels, engine->weight_bytes);
-        bool is_sound = engine->costs.source != COST_MODEL_GUESSED && !engine->costs.is_disturbed;
-        if (!is_sound && options->calibrate_ns > 0) measure(engine);
-        engine->start_costs = engine->costs;
-    }
-    if (is_unbounded)
+    if (!engine->has_costs) {
         use_unit_cost(&engine->state.cost);
-    else
-        cost_model_fill(&engine->costs, &engine->state.cost);
+        return;
+    }
+    cost_setup_init(&engine->costs, options, &engine->model, &engine->kernels, engine->weight_bytes);
+    bool is_sound = engine->costs.source != COST_MODEL_GUESSED && !engine->costs.is_disturbed;
+    if (!is_sound && options->calibrate_ns > 0) {
+        engine->must_probe = options->hasty_ns > 0;
+        if (!engine->must_probe)
+            measure(engine);
+        else if (engine->costs.source == COST_MODEL_GUESSED)
+            correct_guess(engine);
+    }
+    engine->start_costs = engine->costs;
+    use_costs(engine);
+}
+
+void pacing_measure_idle(struct engine *engine) {
+    for (int g = 0; g < engine->groups.n_groups; g++)
+        if (engine->groups.groups[g].pool.n_free < engine->groups.groups[g].pool.n_blocks) return;
+    engine->must_probe = !measure(engine);
+    use_costs(engine);
 }
 
 void pacing_observe(struct engine *engine, int64_t measured_ns) {
-    if (engine->state.limits.step.is_unbounded) return;
+    if (!engine->has_costs) return;
     cost_model_observe(&engine->costs, engine->plan.n_rows, engine->plan.predicted_ns, measured_ns);
-    cost_model_fill(&engine->costs, &engine->state.cost);
+    use_costs(engine);
 }

@@ -10,6 +10,10 @@
  * time (see struct engine_options) all rows cost the same. The model is loaded, nobody runs. */
 void pacing_init(struct engine *engine);
 
+/* Nobody runs and nobody waits: what must_probe asks for is measured, unless cached prefixes hold the blocks for it.
+ * Whoever comes ends it; then the next idle moment tries again. */
+void pacing_measure_idle(struct engine *engine);
+
 /* A step that was planned with the costs took so long. */
 void pacing_observe(struct engine *engine, int64_t measured_ns);
 

@@ -41,6 +41,7 @@ struct phase_stats {
     int64_t received_ns;  /* by the caller, its first byte; 0: same as submitted */
     int64_t submitted_ns; /* by the client, before the inbox */
     int64_t admitted_ns;
+    int64_t predicted_ns;                     /* of the first token, as told at admission; 0: nothing was told */
     int64_t prefill_start_ns, prefill_end_ns; /* first and last step with a part of the prompt */
     int64_t first_token_ns;                   /* told */
     int64_t last_token_ns;

@@ -62,8 +62,8 @@ struct attention_rows {
 };
 
 /* Keys and values of one layer and kv head, from a call's key_begin on: block b holds positions
- * key_begin + b * block_tokens and up, K as [head_dim][block_tokens], V as [block_tokens][head_dim]. block_tokens
- * divides ATTENTION_TILE_KEYS and is a multiple of 16. */
+ * key_begin + b * block_tokens and up, K as [head_dim][block_tokens], V as [block_tokens][head_dim]; int8 as kv_i8.h
+ * says. block_tokens divides ATTENTION_TILE_KEYS and is a multiple of 16. */
 struct attention_keys {
     const void *const *k_blocks;
     const void *const *v_blocks;
@@ -90,7 +90,17 @@ typedef void attention_merge_fn(struct attention_state *into, const struct atten
 /* out[i] = o[i] / denom + 0.0f for one row. */
 typedef void attention_finish_fn(const float *o, float denom, float *out, int head_dim);
 
-/* One token's K and V of one kv head into slot slot_idx of a block. k, v: [head_dim] */
+/* out = factor times the Hadamard transform of every piece of x; twice with factors whose product is 1 / piece gives x
+ * back. x, out: [head_dim], a multiple of 16; out may be x. A large value becomes many of middling size, which int8
+ * rounds better. */
+typedef void hadamard_fn(const float *x, float *out, float factor, int head_dim);
+
+/* The largest power of two that divides head_dim. */
+static inline int hadamard_piece(int head_dim) {
+    return head_dim & -head_dim;
+}
+
+/* One token's K and V of one kv head into slot slot_idx of a block. k, v: [head_dim], for int8 finite */
 typedef void kv_store_fn(const float *k, const float *v, void *k_block, void *v_block, int slot_idx, int block_tokens,
                          int head_dim);
 

@@ -23,7 +23,7 @@ void block_store_deinit(struct block_store *store);
  * moments without work: well below a millisecond. False when nothing is left to do. */
 bool block_store_back(struct block_store *store);
 
-/* K [head_dim][block_tokens] and V [block_tokens][head_dim] of one (layer, block, kv head). */
+/* K and V of one (layer, block, kv head), laid out as kv_layout.h says. */
 void *block_store_k(const struct block_store *store, int layer, uint32_t block_idx, int kv_head);
 void *block_store_v(const struct block_store *store, int layer, uint32_t block_idx, int kv_head);
 

@@ -11,11 +11,17 @@ static size_t stride_of(size_t used_bytes) {
     return ((used_bytes + SHIFT_BYTES - 1) / SHIFT_BYTES | 1) * SHIFT_BYTES;
 }
 
+size_t kv_layout_vector_bytes(enum dtype dtype, int head_dim) {
+    size_t scale_bytes = dtype == DTYPE_I8 ? sizeof(float) : 0;
+    return (size_t)head_dim * (size_t)dtype_block_bytes(dtype) + scale_bytes;
+}
+
 enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_layers, int n_kv_heads, int head_dim,
                            int block_tokens, int n_blocks, struct status_note *note) {
     *layout = (struct kv_layout){0};
-    if (dtype != DTYPE_F32 && dtype != DTYPE_F16)
-        return status_fail(note, STATUS_INVALID, "kv cache type %s has no layout (known: F16, F32)", dtype_name(dtype));
+    if (dtype != DTYPE_F32 && dtype != DTYPE_F16 && dtype != DTYPE_I8)
+        return status_fail(note, STATUS_INVALID, "kv cache type %s has no layout (known: F16, F32, I8)",
+                           dtype_name(dtype));
     if (block_tokens != 16 && block_tokens != 32 && block_tokens != 64)
         return status_fail(note, STATUS_INVALID, "kv block of %d tokens (known: 16, 32, 64)", block_tokens);
     if (head_dim < 16 || head_dim % 16)
@@ -23,7 +29,7 @@ enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_lay
     if (n_layers < 1 || n_kv_heads < 1 || n_blocks < 1)
         return status_fail(note, STATUS_INVALID, "kv cache of %d layers, %d heads, %d blocks", n_layers, n_kv_heads,
                            n_blocks);
-    size_t head_bytes = 2 * (size_t)head_dim * (size_t)block_tokens * (size_t)dtype_block_bytes(dtype);
+    size_t head_bytes = 2 * kv_layout_vector_bytes(dtype, head_dim) * (size_t)block_tokens;
     size_t block_bytes, stride_bytes, pool_bytes;
     if (__builtin_mul_overflow(head_bytes, (size_t)n_kv_heads, &block_bytes) ||
         __builtin_mul_overflow(block_bytes, (size_t)n_layers, &stride_bytes) ||

@@ -1,9 +1,9 @@
 /* kv_layout: where the K and V bytes of a token lie inside the pool.
  *
  * The pool is cut first by block, then by layer, then by kv head; each head of a block has K [head_dim][block_tokens]
- * and then V [block_tokens][head_dim] (exactness rule 5). So a block's tokens are in one place, the first
- * blocks take the first pages, and K and V of one (block, layer, head) are contiguous. One layout per KV group:
- * layers here are those of the group. Thread: any, const once made. */
+ * and then V [block_tokens][head_dim], for int8 as kernels/kv_i8.h says (exactness rule 5). So a block's tokens are in
+ * one place, the first blocks take the first pages, and K and V of one (block, layer, head) are contiguous. One layout
+ * per KV group: layers here are those of the group. Thread: any, const once made. */
 #ifndef KVICK_KVCACHE_KV_LAYOUT_H
 #define KVICK_KVCACHE_KV_LAYOUT_H
 
@@ -13,7 +13,7 @@
 #include "kernels/dtype.h"
 
 struct kv_layout {
-    enum dtype dtype; /* F32 or F16 */
+    enum dtype dtype; /* F32, F16 or I8 */
     int n_layers, n_kv_heads, head_dim;
     int block_tokens;
     int n_blocks;
@@ -31,6 +31,9 @@ WARN_UNUSED enum status kv_layout_init(struct kv_layout *layout, enum dtype dtyp
 /* Byte offsets in the pool. */
 size_t kv_layout_k_off(const struct kv_layout *layout, int layer, uint32_t block_idx, int kv_head);
 size_t kv_layout_v_off(const struct kv_layout *layout, int layer, uint32_t block_idx, int kv_head);
+
+/* Bytes of one token's K, or V, of one kv head, its scale included. */
+size_t kv_layout_vector_bytes(enum dtype dtype, int head_dim);
 
 /* Bytes that one token takes over all layers, K and V. */
 size_t kv_layout_token_bytes(const struct kv_layout *layout);

@@ -137,6 +137,24 @@ void kv_table_find(struct kv_table *table, struct prefix_tokens tokens, int n_co
         out_found->n_tokens = n_with_copy;
 }
 
+void kv_table_look(struct kv_groups *groups, const struct prefix_salt *salt, struct prefix_tokens tokens,
+                   struct kv_found *out_found) {
+    struct kv_table empty = {.groups = groups};
+    struct prefix_match match;
+    *out_found = (struct kv_found){0};
+    kv_table_start(&empty, salt, true);
+    if (!uses_index(&empty) || tokens.n_tokens <= 0) return;
+    prefix_index_lookup(&groups->index, &empty.chain, tokens, tokens.n_tokens / groups->block_tokens, groups->found,
+                        &match);
+    int n = n_usable(&empty, match.n_found_blocks);
+    bool is_whole = n == match.n_found_blocks, has_partial = is_whole && match.partial_block != BLOCK_NONE;
+    for (int g = 1; has_partial && g < groups->n_groups; g++)
+        has_partial = kv_groups_of_node(groups, g, match.partial_block) != BLOCK_NONE;
+    out_found->n_tokens = n * groups->block_tokens + (has_partial ? match.n_partial_tokens : 0);
+    out_found->miss = is_whole ? match.miss : PREFIX_MISS_EVICTED;
+    out_found->miss_pos = is_whole ? match.miss_pos : n * groups->block_tokens;
+}
+
 void kv_table_end_copy(struct kv_table *table) {
     if (table->has_copy) release_copy(table);
 }

@@ -47,6 +47,10 @@ struct kv_found {
  * are full have been published. A pending copy must have been made. */
 void kv_table_find(struct kv_table *table, struct prefix_tokens tokens, int n_computed, struct kv_found *out_found);
 
+/* What kv_table_find would find for a sequence that begins, without taking or holding anything. */
+void kv_table_look(struct kv_groups *groups, const struct prefix_salt *salt, struct prefix_tokens tokens,
+                   struct kv_found *out_found);
+
 /* Slots for all positions < n_tokens in every group. Errors: STATUS_LIMIT if a pool has too few; nothing has changed
  * then. */
 WARN_UNUSED enum status kv_table_grow(struct kv_table *table, int n_tokens);

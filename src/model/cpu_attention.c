@@ -4,6 +4,7 @@
 
 /* Fewer query rows than this in a call go with keys in lanes: half-empty row lanes cost as much as full ones. */
 #define MIN_ROWS_IN_LANES 6
+#define MIN_ROWS_IN_LANES_I8 14 /* its keys in lanes cost what rows do at 14 of 16 lanes */
 #define MAX_PARTITION_BLOCKS (ATTENTION_PARTITION_KEYS / 16)
 
 /* ---- store ---- */
@@ -16,15 +17,30 @@ struct store_job {
     int kv_group, layer;
 };
 
+static kv_store_fn *store_kernel(const struct kernel_table *kernels, enum dtype dtype) {
+    switch (dtype) {
+    case DTYPE_F16: return kernels->kv_store_f16;
+    case DTYPE_I8: return kernels->kv_store_i8;
+    default: return kernels->kv_store_f32;
+    }
+}
+
 static void store_task(void *arg, int row, int worker_idx) {
     const struct store_job *job = arg;
     const struct kv_layout *layout = &job->store->layout;
     (void)worker_idx;
-    kv_store_fn *put = layout->dtype == DTYPE_F16 ? job->kernels->kv_store_f16 : job->kernels->kv_store_f32;
+    kv_store_fn *put = store_kernel(job->kernels, layout->dtype);
     uint32_t slot = job->batch->slots[job->kv_group][row], block = slot / (uint32_t)layout->block_tokens;
     for (int head = 0; head < layout->n_kv_heads; head++) {
         size_t off = ((size_t)row * (size_t)layout->n_kv_heads + (size_t)head) * (size_t)layout->head_dim;
-        put(job->k + off, job->v + off, block_store_k(job->store, job->layer, block, head),
+        const float *k = job->k + off, *v = job->v + off;
+        _Alignas(64) float rotated[2][ATTENTION_MAX_HEAD_DIM];
+        if (layout->dtype == DTYPE_I8) {
+            job->kernels->hadamard(k, rotated[0], 1, layout->head_dim);
+            job->kernels->hadamard(v, rotated[1], 1, layout->head_dim);
+            k = rotated[0], v = rotated[1];
+        }
+        put(k, v, block_store_k(job->store, job->layer, block, head),
             block_store_v(job->store, job->layer, block, head), (int)(slot % (uint32_t)layout->block_tokens),
             layout->block_tokens, layout->head_dim);
     }
@@ -74,9 +90,15 @@ static struct piece find_piece(const struct attend_job *job, int task_idx) {
     return piece;
 }
 
+/* K and V lie rotated in an int8 cache, unscaled: q . k and the output come piece times too large. */
+static float unrotate_factor(int head_dim) {
+    return 1.0f / (float)hadamard_piece(head_dim);
+}
+
 /* Rows of the piece: token-major, the heads of the group inside a token. */
 struct piece_rows {
     const float *q[ATTENTION_MAX_ROWS];
+    _Alignas(64) float rotated_q[ATTENTION_MAX_ROWS][ATTENTION_MAX_HEAD_DIM]; /* int8 only */
     size_t out_off[ATTENTION_MAX_ROWS];
     int first_key[ATTENTION_MAX_ROWS], last_key[ATTENTION_MAX_ROWS];
     struct attention_rows rows;
@@ -84,6 +106,7 @@ struct piece_rows {
 
 static void lay_out_rows(const struct attend_job *job, const struct piece *piece, struct piece_rows *out) {
     int head_dim = job->store->layout.head_dim;
+    bool is_rotated = job->store->layout.dtype == DTYPE_I8;
     for (int i = 0; i < piece->n_queries; i++) {
         int query = piece->query_begin + i, token = query / job->group;
         int head = piece->kv_head * job->group + query % job->group;
@@ -91,10 +114,22 @@ static void lay_out_rows(const struct attend_job *job, const struct piece *piece
         size_t row = (size_t)(piece->sequence->row_begin + token);
         out->out_off[i] = (row * (size_t)job->n_heads + (size_t)head) * (size_t)head_dim;
         out->q[i] = job->q + out->out_off[i];
+        if (is_rotated) {
+            job->kernels->hadamard(out->q[i], out->rotated_q[i], unrotate_factor(head_dim), head_dim);
+            out->q[i] = out->rotated_q[i];
+        }
         out->last_key[i] = pos;
         out->first_key[i] = job->window > 0 && pos >= job->window ? pos - job->window + 1 : 0;
     }
     out->rows = (struct attention_rows){piece->n_queries, out->q, out->first_key, out->last_key};
+}
+
+static attention_fold_fn *fold_kernel(const struct kernel_table *kernels, enum dtype dtype, bool has_row_lanes) {
+    switch (dtype) {
+    case DTYPE_F16: return has_row_lanes ? kernels->attention_rows_f16 : kernels->attention_keys_f16;
+    case DTYPE_I8: return has_row_lanes ? kernels->attention_rows_i8 : kernels->attention_keys_i8;
+    default: return has_row_lanes ? kernels->attention_rows_f32 : kernels->attention_keys_f32;
+    }
 }
 
 /* Folds one partition, or the part of it from key_begin on, into part. */
@@ -109,13 +144,10 @@ static void fold_partition(struct attend_job *job, const struct piece *piece, co
         v_blocks[b - block_begin] = block_store_v(job->store, job->layer, block, piece->kv_head);
     }
     struct attention_keys keys = {k_blocks, v_blocks, layout->block_tokens, layout->head_dim};
-    const struct kernel_table *kernels = job->kernels;
-    bool is_f16 = layout->dtype == DTYPE_F16, has_row_lanes = piece->n_queries >= MIN_ROWS_IN_LANES;
-    attention_fold_fn *fold = has_row_lanes ? is_f16 ? kernels->attention_rows_f16 : kernels->attention_rows_f32
-                              : is_f16      ? kernels->attention_keys_f16
-                                            : kernels->attention_keys_f32;
+    int min_rows = layout->dtype == DTYPE_I8 ? MIN_ROWS_IN_LANES_I8 : MIN_ROWS_IN_LANES;
+    bool has_row_lanes = piece->n_queries >= min_rows;
     atomic_fetch_add_explicit(has_row_lanes ? &job->n_rows_calls : &job->n_keys_calls, 1, memory_order_relaxed);
-    fold(&rows->rows, &keys, key_begin, key_end, part);
+    fold_kernel(job->kernels, layout->dtype, has_row_lanes)(&rows->rows, &keys, key_begin, key_end, part);
 }
 
 static void attend_task(void *arg, int task_idx, int worker_idx) {
@@ -139,8 +171,11 @@ static void attend_task(void *arg, int task_idx, int worker_idx) {
         if (!is_first) job->kernels->attention_merge(&whole, &part, n, head_dim);
         begin = end;
     }
-    for (int i = 0; i < n; i++)
-        job->kernels->attention_finish(whole.o + i * head_dim, whole.denom[i], job->out + rows.out_off[i], head_dim);
+    for (int i = 0; i < n; i++) {
+        float *out = job->out + rows.out_off[i];
+        job->kernels->attention_finish(whole.o + i * head_dim, whole.denom[i], out, head_dim);
+        if (job->store->layout.dtype == DTYPE_I8) job->kernels->hadamard(out, out, unrotate_factor(head_dim), head_dim);
+    }
 }
 
 void cpu_attention_run(struct thread_pool *pool, const struct kernel_table *kernels, const struct block_store *store,

@@ -1,7 +1,7 @@
 /* cpu_attention: writes K and V into the paged cache and attends over it, split over sequences, kv heads and rows.
  *
  * The query heads that share a kv head are rows of one kernel call. With many rows the kernel has rows in its lanes,
- * with few it has keys; both give equal bits (exactness rule 4).   Thread: engine. */
+ * with few it has keys; both give equal bits (exactness rules 4 and 10).   Thread: engine. */
 #ifndef KVICK_MODEL_CPU_ATTENTION_H
 #define KVICK_MODEL_CPU_ATTENTION_H
 

@@ -41,6 +41,7 @@ struct cost_model_setup {
     const char *tier; /* of the kernels */
     int n_threads;
     const char *kv_type, *activations;
+    double peak_macs_per_ns;            /* of one thread, for the guess; 0: it is measured */
     uint8_t weights[HASH_SHA256_BYTES]; /* identity of the model file */
 };
 
@@ -55,8 +56,8 @@ struct cost_model_probe {
     int n_sequences, n_rows, pos, n_logit_rows;
 };
 
-/* Runs a probe and returns how long it took. Each sequence has blocks of its own. All probes at position 0 come before
- * those behind it. */
+/* Runs a probe and returns how long it took. Each sequence has blocks of its own. Whatever a probe reads, an earlier
+ * one has written. */
 typedef int64_t cost_model_run_fn(void *arg, const struct cost_model_probe *probe);
 
 struct cost_model_limits {
@@ -64,7 +65,7 @@ struct cost_model_limits {
     int max_pos;  /* the last position that a probe may have */
     int max_sequences;
     int max_logit_rows;
-    int64_t budget_ns; /* every point is measured once; again only within this */
+    int64_t budget_ns; /* every point is measured once; again only within this. Writing what is read later counts */
 };
 
 /* Measures; the corrections start anew.   Cost: budget_ns, or one run of each point if that is more. */

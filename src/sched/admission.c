@@ -90,17 +90,20 @@ static int64_t hold_limit_ns(const struct terms *terms, int64_t step_ns) {
     return limit_ns < due_ns ? limit_ns : due_ns;
 }
 
-/* Promises that the forecast with the candidate breaks and the one without it keeps; with step_ns > 0 those that it
- * nearly breaks as well. *out_end_ns: when the last of them has its first token. */
-static int count_broken(const struct admission *admission, int n_sequences, int64_t step_ns, int64_t *out_end_ns) {
+/* Promises that the forecast with the candidate breaks and the one without it keeps. In its own place, is_held false,
+ * those count as well that it nearly breaks; held back, those do not that it delays by no more than a step: they were
+ * about to be late anyway. *out_end_ns: when the last of them has its first token. */
+static int count_broken(const struct admission *admission, int n_sequences, int64_t step_ns, bool is_held,
+                        int64_t *out_end_ns) {
     int n = 0;
     *out_end_ns = admission->forecast.begin_ns;
     for (int i = 0; i < n_sequences; i++) {
         const struct forecast_sequence *sequence = &admission->forecast.sequences[i];
         bool is_promise = sequence->terms->promise_ns && sequence->terms->service_class == TERMS_INTERACTIVE;
         if (!is_promise || sequence->is_yielding) continue;
-        int64_t limit_ns = step_ns ? hold_limit_ns(sequence->terms, step_ns) : policy_due_ns(sequence->terms);
+        int64_t limit_ns = is_held ? policy_due_ns(sequence->terms) : hold_limit_ns(sequence->terms, step_ns);
         if (sequence->first_token_ns <= limit_ns || admission->anyway_ns[i] > limit_ns) continue;
+        if (is_held && sequence->first_token_ns - admission->anyway_ns[i] <= step_ns) continue;
         n++;
         if (sequence->first_token_ns > *out_end_ns) *out_end_ns = sequence->first_token_ns;
     }
@@ -121,13 +124,16 @@ static int64_t first_end_ns(struct admission *admission, const struct plan_state
     return first;
 }
 
-static int64_t work_of(const struct plan_state *state, int from, int to, struct step_pace *out_pace) {
+/* Work of the candidate's rows [from, to), and the pace that steps have once it is there. */
+static int64_t work_of(const struct plan_state *state, const struct admission_candidate *candidate, int from, int to,
+                       struct step_pace *out_pace) {
+    bool is_interactive = candidate->terms.service_class == TERMS_INTERACTIVE;
+    enum step_urgency urgency = is_interactive ? STEP_PROMPT : state->urgency;
     struct step_shape decode = {0};
     for (int i = 0; i < state->n_sequences; i++)
         if (sequence_is_decoding(state->sequences[i]))
             step_cost_add_decode(&state->cost, &decode, state->sequences[i]->n_computed);
-    *out_pace =
-        step_bound_pace(&state->cost, &state->limits.step, &decode, state->urgency, state->limits.max_prefill_rows);
+    *out_pace = step_bound_pace(&state->cost, &state->limits.step, &decode, urgency, state->limits.max_prefill_rows);
     return step_bound_work_ns(&state->cost, out_pace, from, to);
 }
 
@@ -137,7 +143,7 @@ static int64_t stretched(const struct admission *admission, const struct plan_st
                          const struct admission_candidate *candidate, int64_t estimate_ns, int64_t now_ns) {
     if (candidate->terms.service_class == TERMS_BATCH) return estimate_ns;
     struct step_pace pace;
-    int64_t own_ns = work_of(state, candidate->n_cached, candidate->n_prompt, &pace), others_ns = own_ns;
+    int64_t own_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace), others_ns = own_ns;
     int tenant = candidate->terms.tenant;
     for (int i = 0; i < state->n_sequences; i++) {
         const struct sequence *sequence = state->sequences[i];
@@ -161,7 +167,7 @@ static struct admission_answer refuse(enum admission_reason reason, int64_t esti
 /* Forecast with the candidate in the queue. Returns how many promises it breaks, when the last of those is through, and
  * the candidate's own time. */
 static int try_place(struct admission *admission, const struct plan_state *state,
-                     const struct admission_candidate *candidate, int64_t now_ns, int64_t step_ns,
+                     const struct admission_candidate *candidate, int64_t now_ns, int64_t step_ns, bool is_held,
                      int64_t *out_broken_end_ns, int64_t *out_estimate_ns) {
     struct forecast *forecast = &admission->forecast;
     forecast_load(forecast, state, now_ns);
@@ -170,7 +176,7 @@ static int try_place(struct admission *admission, const struct plan_state *state
                  candidate->max_new);
     forecast_run(forecast, state);
     *out_estimate_ns = forecast->sequences[n_others].first_token_ns - now_ns;
-    return count_broken(admission, n_others, step_ns, out_broken_end_ns);
+    return count_broken(admission, n_others, step_ns, is_held, out_broken_end_ns);
 }
 
 static void forecast_anyway(struct admission *admission, const struct plan_state *state, int64_t now_ns) {
@@ -200,15 +206,15 @@ static struct admission_answer answer_in_time(struct admission *admission, const
     const struct terms *terms = &candidate->terms;
     int64_t max_estimate_ns = admission->limits.max_estimate_ns[terms->service_class], broken_end_ns, estimate_ns;
     struct step_pace pace;
-    work_of(state, 0, 1, &pace);
+    work_of(state, candidate, 0, 1, &pace);
     forecast_anyway(admission, state, now_ns);
-    int n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, &broken_end_ns, &estimate_ns);
+    int n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, false, &broken_end_ns, &estimate_ns);
     if (state->policy.kind == POLICY_FCFS)
         return (struct admission_answer){.reason = ADMISSION_ADMITTED, .estimate_ns = estimate_ns};
     if (n_broken > 0) {
         /* In its place it would make others late: it gets a later one. */
         placed.terms.hold_ns = broken_end_ns;
-        n_broken = try_place(admission, state, &placed, now_ns, 0, &broken_end_ns, &estimate_ns);
+        n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, true, &broken_end_ns, &estimate_ns);
     }
     estimate_ns = stretched(admission, state, candidate, estimate_ns, now_ns);
     if (terms->deadline_ns && now_ns + estimate_ns > terms->deadline_ns) {
@@ -239,7 +245,7 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
     struct terms terms = candidate->terms;
     struct step_pace pace;
     REQUIRE(answer->reason == ADMISSION_ADMITTED);
-    int64_t work_ns = work_of(state, candidate->n_cached, candidate->n_prompt, &pace);
+    int64_t work_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace);
     terms.promise_ns = now_ns + answer->estimate_ns;
     terms.slack_ns = (int64_t)((double)answer->estimate_ns * ADMISSION_LATE_SHARE);
     /* Nothing is decided within a step. */

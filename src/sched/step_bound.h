@@ -12,6 +12,8 @@
 
 #include "sched/step_cost.h"
 
+#define STEP_BOUND_BATCH_STEPS 4 /* batch_step_ns, in max_step_ns */
+
 struct step_limits {
     bool is_unbounded; /* no L at all: a prompt is run in as few steps as rows allow */
     int64_t target_itl_ns, max_step_ns, batch_step_ns;

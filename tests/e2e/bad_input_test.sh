@@ -28,7 +28,7 @@ def measure(args):
                 usage.ru_maxrss)
 
 
-def expect(exit_code, words, *args):
+def expect(exit_code, words, *args, max_mib=100):
     global passed, failed
     status, out, err, seconds, kib = measure(args)
     text, wrong = err.decode("utf-8", "replace"), []
@@ -38,7 +38,7 @@ def expect(exit_code, words, *args):
     wrong += [f"'{word}' is not named" for word in words if word not in text]
     if not IS_SANITIZED:
         if seconds > 1: wrong.append(f"{seconds:.2f} s")
-        if kib > 100 * 1024: wrong.append(f"{kib} KiB")
+        if kib > max_mib * 1024: wrong.append(f"{kib} KiB")
     if wrong:
         failed += 1
         print(f"FAILED: kvick {' '.join(a[:60] for a in args)}: {'; '.join(wrong)}: {text[:300]!r}")
@@ -117,7 +117,8 @@ if os.path.isdir(gguf):
     expect(1, ["no/ref"], "eval", "reference", llama, "--reference", "no/ref")
 if os.path.exists(SMOLLM2):
     # The model itself takes memory; what is bounded is the refusal's own.
-    expect(1, ["context", "16"], "run", SMOLLM2, "-p", "a", "-c", "16")
+    # The weights are being packed while the prompt's tokens are counted: the model itself may be there already.
+    expect(1, ["context", "16"], "run", SMOLLM2, "-p", "a", "-c", "16", max_mib=100 + 200)
 
 for name in os.listdir(scratch): os.unlink(os.path.join(scratch, name))
 os.rmdir(scratch)

@@ -99,7 +99,7 @@ ok "and say so" holds 'r["threads"] == 2 and r["tier"] == "scalar" and
     {g["activations"] for g in r["gemm"]} == {"int16"} and not any("target" in g for g in r["gemm"])'
 ok "kernels print a table" kernels --type f16,q4_k
 for word in "^gemm F16, f32 +1 .* ms" "^gemm Q4_K, int8 +512 .* target .* (PASS|short|unknown)" \
-    "^attention F16, 16 x 64 +16384 .* target" "^add +16 .* GB/s"; do
+    "^attention I8, 16 x 64 +16384 .* target" "^add +16 .* GB/s"; do
     ok "kernels table: $word" grep -qE "$word" "$out"
 done
 ok "kernels of no model" refuses 2 "no MODEL" kernels "$model"

@@ -92,7 +92,7 @@ ok "too small a cache" refuses 1 "--kv-cache-memory-bytes: 1000" replay "$trace"
 ok "pools are told" grep -q "kv pool" <("$kvick" sim "$trace" "$model" -v 2>&1 >/dev/null)
 
 ok "verify agrees" run verify "$model"
-ok "and says so" test "$(sed -n 2p "$out")" = "1 distinct answer in 32"
+ok "and says so" test "$(sed -n 2p "$out")" = "1 distinct answer in 48"
 first=$(head -1 "$out")
 ok "with one digest" grep -qE '^[0-9a-f]{64}$' <<<"$first"
 ok "verify with another KV type" run verify "$model" --kv-cache-dtype f32

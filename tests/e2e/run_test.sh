@@ -27,7 +27,7 @@ KVICK = os.environ["KVICK"]
 SLOW = 1 if "release" in KVICK else 15
 FRANCE = "What is the capital of France?"
 LONG = "Write a very long and detailed story about a ship that sails around the whole world."
-STABLE = ("--activations", "int16")
+STABLE = ("--activations", "int16", "--kv-cache-dtype", "f16")
 
 
 def start(*arguments, **how):

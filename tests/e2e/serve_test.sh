@@ -12,7 +12,6 @@ fi
 KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
 import http.client
 import json
-import os
 import re
 import signal
 import socket
@@ -22,32 +21,15 @@ import threading
 import time
 import traceback
 
-KVICK = os.environ["KVICK"]
-SLOW = 1 if "release" in KVICK else 15
+sys.path.insert(0, "tests/support")
+from kvick_server import KVICK, SLOW, KvickServer
+
 N_VOCAB = 49152
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 
 
-class Server:
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([KVICK, "serve", "smollm2", "--port", "0", "--max-model-len", "256",
-                                         *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stdout:
-            found = re.search(r"listening on \w+://[\d.]+:(\d+)", line)
-            if found:
-                self.port = int(found[1])
-                return
-        raise AssertionError(self.process.stderr.read())
-
-    def stop(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        try:
-            return self.process.wait(timeout=40 * SLOW)
-        finally:
-            self.process.stdout.close()
-            self.process.stderr.close()
-
+class Server(KvickServer):
     def ask(self, method, path, body=None, headers=None, timeout=60):
         """(status, headers, body) of a request; body: JSON, or bytes as they are."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * SLOW)
@@ -155,7 +137,7 @@ def a_prefix_is_cached_and_counted(s):
 def phases_add_up(s):
     usage = s.post(CHAT, chat("Phases, please.", return_phases=True, max_tokens=6))["usage"]["kvick"]
     parts = [value for key, value in usage.items() if key.endswith("_ms") and key not in ("total_ms", "ttft_ms",
-                                                                                          "unaccounted_ms")]
+                                                                                          "unaccounted_ms", "predicted_ttft_ms")]
     assert abs(sum(parts) + usage["unaccounted_ms"] - usage["total_ms"]) < 0.01, usage
     assert 0 <= usage["unaccounted_ms"] <= 1 and usage["ttft_ms"] <= usage["total_ms"], usage
 
@@ -318,6 +300,61 @@ def garbage_is_refused_at_once(s):
 def every_answer_is_utf8(s):
     for seed in range(20):
         s.post(TEXT, {"prompt": "\u682a\u5f0f", "temperature": 2, "max_tokens": 3, "seed": seed})
+
+
+# ---- what is promised ----
+
+def first_tokens_are_foretold(s):
+    body = {"prompt": list(range(2000, 2200)), "max_tokens": 4, "temperature": 0, "return_phases": True}
+    asked = s.post("/v1/estimate", body)["data"][0]
+    assert asked["reason"] == "admitted" and asked["ttft_ms"] > 0 and asked["prompt_tokens"] == 200, asked
+    assert asked["cached_tokens"] == 0 and asked["retry_after_ms"] is None, asked
+    status, headers, data = s.ask("POST", TEXT, body)
+    phases = json.loads(data)["usage"]["kvick"]
+    estimate = float(headers["x-kvick-ttft-estimate-ms"])
+    assert status == 200 and 0 < estimate < 60000, headers
+    assert abs(phases["predicted_ttft_ms"] - estimate) < 0.01 and phases["ttft_ms"] > 0, (phases, estimate)
+    parts = dict(part.split(";dur=") for part in headers["server-timing"].split(", "))
+    assert {"preprocess", "queue", "prefill_own", "decode", "estimate"} <= set(parts), parts
+    assert all(float(value) >= 0 for value in parts.values()), parts
+    asked = s.post("/v1/estimate", body)["data"][0]
+    assert asked["cached_tokens"] >= 192, asked  # nothing was computed by asking, all by answering
+    status, headers, _ = s.ask("POST", CHAT, chat(stream=True))
+    assert status == 200 and float(headers["x-kvick-ttft-estimate-ms"]) > 0, headers
+    assert "template;dur=" in headers["server-timing"] and "decode" not in headers["server-timing"], headers
+    answer = s.post("/v1/estimate", chat("How long?"))
+    assert answer["object"] == "estimate" and len(answer["data"]) == 1, answer
+    assert [one["prompt_tokens"] for one in s.post("/v1/estimate", {"prompt": [[1] * 5, [2] * 7]})["data"]] == [5, 7]
+    s.post("/v1/estimate", {"prompt": []}, 400)
+
+
+def deadlines_are_kept_or_refused_at_once(s):
+    body = {"prompt": list(range(3000, 3230)), "max_tokens": 2, "cache_salt": "deadline"}
+    assert s.post(TEXT, body, headers={"x-kvick-deadline-ms": "60000"})["usage"]["completion_tokens"] > 0
+    body["cache_salt"] = "another"
+    refused = s.post(TEXT, body, 400, {"x-kvick-deadline-ms": "1"})
+    assert refused["error"]["code"] == "deadline" and "due in" in refused["error"]["message"], refused
+    for value in ("0", "-5", "x", "1.5", "99999999999999999999", ""):
+        assert "x-kvick-deadline-ms" in s.post(TEXT, body, 400, {"x-kvick-deadline-ms": value})["error"]["message"]
+
+
+def a_full_queue_says_when_to_come_again():
+    s = Server("--max-num-seqs", "2")
+    try:
+        raw = json.dumps({"prompt": "x", "max_tokens": 250, "ignore_eos": True, "n": 2}).encode()
+        client = socket.create_connection(("127.0.0.1", s.port))
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+        while not load_of(s):
+            time.sleep(0.01)
+        time.sleep(0.1)
+        status, headers, data = s.ask("POST", TEXT, {"prompt": "y", "max_tokens": 1})
+        assert status == 429 and json.loads(data)["error"]["code"] == "queue", (status, data)
+        assert 1 <= int(headers["retry-after"]) <= 600, headers
+        asked = s.post("/v1/estimate", {"prompt": "y", "max_tokens": 1})["data"][0]
+        assert asked["reason"] == "queue" and asked["retry_after_ms"] > 0, asked
+        client.close()
+    finally:
+        assert s.stop() == 0
 
 
 # ---- clients that leave, servers that end ----
@@ -494,10 +531,12 @@ for test in (what_is_served_says_so, whole_and_streamed_are_equal, usage_comes_w
              tokens_there_and_back, stop_strings_end_the_text, the_context_is_a_limit, empty_prompts_are_refused,
              contents_in_parts, special_text_in_a_message_stays_text, ids_must_be_in_the_vocabulary,
              sampling_at_its_edges, garbage_is_refused_at_once, every_answer_is_utf8,
+             first_tokens_are_foretold, deadlines_are_kept_or_refused_at_once,
              a_client_that_leaves_is_cancelled, many_at_once_get_their_own_answers):
     attempt(test, server)
 attempt(lambda: server.stop() == 0 or sys.exit(1))
-for test in (metrics_count_once, a_log_that_nobody_reads_blocks_nobody, a_line_is_logged_for_each_request, keys_are_checked, a_stop_lets_answers_end, wrong_options_are_usage_errors):
+for test in (metrics_count_once, a_log_that_nobody_reads_blocks_nobody, a_line_is_logged_for_each_request, keys_are_checked,
+             a_full_queue_says_when_to_come_again, a_stop_lets_answers_end, wrong_options_are_usage_errors):
     attempt(test)
 print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
 sys.exit(n_failed > 0)

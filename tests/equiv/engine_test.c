@@ -45,7 +45,7 @@ static const struct exact_options plain = {.threads = 1, .block_tokens = 16};
 static struct engine *start_engine(const struct exact_options *exact, int max_sequences, int kv_tokens) {
     struct engine_options options = {.gguf = gguf,
                                      .tiers = cpu_detect(),
-                                     .kv_dtype = DTYPE_F16,
+                                     .kv_dtype = DTYPE_I8, /* the default */
                                      .n_threads = exact->threads,
                                      .n_decode_threads = exact->decode_threads,
                                      .is_unpinned = exact->is_unpinned,

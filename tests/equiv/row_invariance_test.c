@@ -53,6 +53,9 @@ static const struct model_case cases[] = {MADE(F32),
                                           {"real_smollm2", NULL, "smollm2", 0},
                                           {"real_gemma3", NULL, "gemma3-270m", 0}};
 
+static const enum dtype kv_dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_I8};
+#define N_KV_DTYPES ((int)(sizeof kv_dtypes / sizeof kv_dtypes[0]))
+
 #define N_CASES ((int)(sizeof cases / sizeof cases[0]))
 
 /* What may change bits, and everything else that is the same for one comparison. */
@@ -240,13 +243,14 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
 static void try_all_tiers(struct subject *subject, bool is_small) {
     bool is_long = getenv("KVICK_LONG") != NULL;
     unsigned all = cpu_detect();
-    int best = 0, kv = subject->kv_dtype == DTYPE_F16;
+    int best = 0, kv = 0;
     int n_values = test_is_slow_build() ? N_SLOW_SAMPLES : exact_options_n_values();
+    while (kv_dtypes[kv] != subject->kv_dtype) kv++;
     for (int i = 0; i < cpu_n_tiers(); i++)
         if (all >> i & 1) best = i;
     for (int i = 0; i < cpu_n_tiers(); i++) {
         unsigned tiers;
-        struct samples samples = {.first = kv * n_values / 2 + i + (int)subject->form, .n = 1};
+        struct samples samples = {.first = kv * n_values / N_KV_DTYPES + i + (int)subject->form, .n = 1};
         bool is_too_slow = i == 0 && i != best && !is_small && !is_long; /* a real model in plain C */
         if (!(all >> i & 1) || is_too_slow) continue;
         assert_int_equal(cpu_mask(all, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
@@ -254,7 +258,9 @@ static void try_all_tiers(struct subject *subject, bool is_small) {
             samples = (struct samples){.n = n_values, .is_product = is_long};
         else if (is_small && is_long)
             samples = (struct samples){.n = n_values, .is_all_company = true};
-        if (i == best && !is_small) samples = (struct samples){kv * n_values / 2, n_values / 2, false, is_long};
+        if (i == best && !is_small)
+            samples = (struct samples){kv * n_values / N_KV_DTYPES, (n_values + N_KV_DTYPES - 1) / N_KV_DTYPES, false,
+                                       is_long};
         subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : 90;
         try_tier(subject, tiers, cpu_tier_name(i), samples);
     }
@@ -276,9 +282,9 @@ static void bits_do_not_depend_on_the_way(void **state) {
     struct subject subject = {.seed = 1000 + (uint64_t)(model - cases)};
     if (model->real) test_skip_if_slow();
     find_file(model, &subject);
-    for (int kv = 0; kv < 2; kv++) {
+    for (int kv = 0; kv < N_KV_DTYPES; kv++) {
         for (int form = ACTIVATIONS_AUTO; form <= (has_forms ? ACTIVATIONS_INT16 : ACTIVATIONS_AUTO); form++) {
-            subject.kv_dtype = kv ? DTYPE_F16 : DTYPE_F32;
+            subject.kv_dtype = kv_dtypes[kv];
             subject.form = (enum activation_form)form;
             make_base(&subject);
             try_all_tiers(&subject, !model->real);
@@ -293,27 +299,25 @@ static void bits_do_not_depend_on_the_way(void **state) {
 /* Longer than two partitions, so that merging takes part. */
 static void partitions_merge_alike(void **state) {
     (void)state;
-    enum { N = 1100 };
+    enum { N = 1100, N_CHUNKS = 5 };
     char path[MODEL_FILE_MAX_PATH];
     uint32_t tokens[N];
-    struct model_run_options options = {.kv_dtype = DTYPE_F16,
-                                        .block_tokens = 16,
-                                        .max_tokens = N,
-                                        .max_rows = N,
-                                        .max_logit_rows = N,
-                                        .tiers = cpu_detect()};
-    static const int chunks[] = {0, 1, 33, 512, 513};
+    struct model_run_options options = {
+        .block_tokens = 16, .max_tokens = N, .max_rows = N, .max_logit_rows = N, .tiers = cpu_detect()};
+    static const int chunks[N_CHUNKS] = {0, 1, 33, 512, 513};
     float *logits[2] = {mem_alloc_array((size_t)N * MODEL_FILE_N_VOCAB, sizeof(float)),
                         mem_alloc_array((size_t)N * MODEL_FILE_N_VOCAB, sizeof(float))};
     model_file_make(DTYPE_Q8_0, 77, path);
     model_file_random_ids(78, MODEL_FILE_N_VOCAB, tokens, N);
-    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
+    for (int i = 0; i < 2 * N_CHUNKS; i++) {
         struct model_run run;
-        options.n_threads = 1 + (int)i % 3;
+        options.kv_dtype = i < N_CHUNKS ? DTYPE_F16 : DTYPE_I8;
+        options.n_threads = 1 + i % 3;
         model_run_open(&run, path, &options);
-        model_run_logits(&run, tokens, N, chunks[i], logits[i > 0]);
+        bool is_base = i % N_CHUNKS == 0;
+        model_run_logits(&run, tokens, N, chunks[i % N_CHUNKS], logits[!is_base]);
         model_run_close(&run);
-        if (i > 0) assert_memory_equal(logits[0], logits[1], (size_t)N * MODEL_FILE_N_VOCAB * sizeof(float));
+        if (!is_base) assert_memory_equal(logits[0], logits[1], (size_t)N * MODEL_FILE_N_VOCAB * sizeof(float));
     }
     unlink(path);
     mem_free(logits[0]);

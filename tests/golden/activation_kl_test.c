@@ -1,5 +1,6 @@
-/* What each form of activations costs in accuracy: mean KL to the same model with float activations, which `eval`
- * compares with other implementations. Gemma has no reference distributions of its own in golden. */
+/* What each form of activations, and the int8 form of attention, costs in accuracy: mean KL to the same model with
+ * float activations, which `eval` compares with other implementations. Gemma has no reference distributions of its own
+ * in golden. */
 #include <math.h>
 #include <stdio.h>
 
@@ -26,9 +27,10 @@ static void read_ids(const char *name, uint32_t ids[N_TOKENS]) {
 }
 
 /* Logits of every position, [N_TOKENS][n_vocab]; free with mem_unmap_pages. */
-static float *run(const char *path, enum activation_form form, const uint32_t *ids, int *out_n_vocab) {
+static float *run(const char *path, enum activation_form form, enum dtype kv_dtype, const uint32_t *ids,
+                  int *out_n_vocab) {
     struct model_run model;
-    struct model_run_options options = {.kv_dtype = DTYPE_F16,
+    struct model_run_options options = {.kv_dtype = kv_dtype,
                                         .n_threads = 2,
                                         .block_tokens = 16,
                                         .max_tokens = N_TOKENS,
@@ -66,36 +68,47 @@ static double mean_kl(const float *expected, const float *got, int n_vocab) {
     return total / N_TOKENS;
 }
 
-static void check_model(const char *name, const char *bound) {
+static double kl_of(const char *path, enum activation_form form, enum dtype kv_dtype, const uint32_t *ids,
+                    const float *expected) {
+    int n_vocab;
+    float *got = run(path, form, kv_dtype, ids, &n_vocab);
+    double kl = mean_kl(expected, got, n_vocab);
+    mem_unmap_pages(got, (size_t)N_TOKENS * (size_t)n_vocab * sizeof(float));
+    return kl;
+}
+
+static void check_model(const char *name, const char *bound, const char *kv_bound) {
     uint32_t ids[N_TOKENS];
     int n_vocab;
     static const enum activation_form forms[] = {ACTIVATIONS_INT8, ACTIVATIONS_AUTO, ACTIVATIONS_INT16};
-    double kl[3];
+    double kl[3], kv_kl[3];
     test_skip_if_slow();
     read_ids(name, ids);
     char path[1024];
     snprintf(path, sizeof path, "%s", test_model_file(name));
-    float *expected = run(path, ACTIVATIONS_F32, ids, &n_vocab);
+    float *expected = run(path, ACTIVATIONS_F32, DTYPE_F16, ids, &n_vocab);
     for (int i = 0; i < 3; i++) {
-        float *got = run(path, forms[i], ids, &n_vocab);
-        kl[i] = mean_kl(expected, got, n_vocab);
-        mem_unmap_pages(got, (size_t)N_TOKENS * (size_t)n_vocab * sizeof(float));
+        kl[i] = kl_of(path, forms[i], DTYPE_F16, ids, expected);
+        kv_kl[i] = kl_of(path, forms[i], DTYPE_I8, ids, expected);
     }
     mem_unmap_pages(expected, (size_t)N_TOKENS * (size_t)n_vocab * sizeof(float));
     print_message("%s: mean KL int8 %.6f, auto %.6f, int16 %.8f\n", name, kl[0], kl[1], kl[2]);
+    print_message("%s: with int8 attention  %.6f, auto %.6f, int16 %.8f\n", name, kv_kl[0], kv_kl[1], kv_kl[2]);
     assert_true(kl[1] <= bounds_value(bound)); /* the default form */
     assert_true(kl[1] < kl[0]);
     assert_true(kl[2] <= bounds_value("kl_int16_mean"));
+    assert_true(kv_kl[1] <= bounds_value(kv_bound));
+    assert_true(kv_kl[1] > kl[1] && kv_kl[1] < kv_kl[0]);
 }
 
 static void smollm2(void **state) {
     (void)state;
-    check_model("smollm2", "kl_smollm2_mean");
+    check_model("smollm2", "kl_smollm2_mean", "kl_smollm2_int8_kv");
 }
 
 static void gemma3(void **state) {
     (void)state;
-    check_model("gemma3-270m", "kl_gemma3_mean");
+    check_model("gemma3-270m", "kl_gemma3_mean", "kl_gemma3_int8_kv");
 }
 
 int main(void) {

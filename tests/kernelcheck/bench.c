@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "kernelcheck/check.h"
 #include "kernelcheck/gemm_check.h"
+#include "kernels/kv_i8.h"
 #include "kernels/pack.h"
 
 #define K 2048
@@ -106,15 +107,26 @@ static void run_row_op(const struct timed *timed) {
     }
 }
 
+static attention_fold_fn *fold_of(const struct kernel_table *table, enum dtype dtype, bool is_rows) {
+    switch (dtype) {
+    case DTYPE_F16: return is_rows ? table->attention_rows_f16 : table->attention_keys_f16;
+    case DTYPE_I8: return is_rows ? table->attention_rows_i8 : table->attention_keys_i8;
+    default: return is_rows ? table->attention_rows_f32 : table->attention_keys_f32;
+    }
+}
+
+/* K or V of one block. */
+static size_t kv_bytes(enum dtype dtype) {
+    if (dtype == DTYPE_I8) return kv_i8_block_bytes(BLOCK_TOKENS, HEAD_DIM);
+    return (size_t)dtype_block_bytes(dtype) * BLOCK_TOKENS * HEAD_DIM;
+}
+
 static void run_attention(const struct timed *timed) {
     const void *k_blocks[ATTENTION_PARTITION_KEYS / BLOCK_TOKENS], *v_blocks[ATTENTION_PARTITION_KEYS / BLOCK_TOKENS];
     int first_key[ATTENTION_MAX_ROWS] = {0}, last_key[ATTENTION_MAX_ROWS];
-    bool is_rows = strncmp(timed->row->op, "attention_rows", 14) == 0, is_f16 = timed->row->dtype == DTYPE_F16;
-    const struct kernel_table *table = timed->table;
-    attention_fold_fn *fold = is_rows  ? is_f16 ? table->attention_rows_f16 : table->attention_rows_f32
-                              : is_f16 ? table->attention_keys_f16
-                                       : table->attention_keys_f32;
-    size_t bytes = (size_t)dtype_block_bytes(timed->row->dtype) * BLOCK_TOKENS * HEAD_DIM;
+    bool is_rows = strncmp(timed->row->op, "attention_rows", 14) == 0;
+    attention_fold_fn *fold = fold_of(timed->table, timed->row->dtype, is_rows);
+    size_t bytes = kv_bytes(timed->row->dtype);
     for (int r = 0; r < ATTENTION_MAX_ROWS; r++) last_key[r] = timed->m - 1;
     struct attention_rows rows = {is_rows ? ATTENTION_MAX_ROWS : 1, timed->arena->q, first_key, last_key};
     struct attention_keys keys = {k_blocks, v_blocks, BLOCK_TOKENS, HEAD_DIM};
@@ -206,13 +218,27 @@ static void arena_init(struct arena *arena, struct gen *gen) {
     for (int i = 0; i < ATTENTION_MAX_ROWS; i++) arena->q[i] = arena->x + i * HEAD_DIM;
 }
 
+/* Random bytes, scales that give scores around 1. */
+static void fill_kv_i8(uint8_t *kv, struct gen *gen) {
+    size_t bytes = kv_bytes(DTYPE_I8);
+    for (int b = 0; b < 2 * MAX_KEYS / BLOCK_TOKENS; b++, kv += bytes) {
+        for (size_t i = 0; i < bytes; i++) kv[i] = (uint8_t)gen_u64(gen);
+        for (int t = 0; t < BLOCK_TOKENS; t++) {
+            float scale = 0.001f * (float)gen_between(gen, 1, 4);
+            memcpy(kv + kv_i8_scales_off(BLOCK_TOKENS, HEAD_DIM) + 4 * t, &scale, sizeof scale);
+        }
+    }
+}
+
 /* Data of the row's type. */
 static void arena_fill(struct arena *arena, struct gen *gen, const struct check_row *row,
                        const struct kernel_table *scalar) {
     /* What stays as it is however often an operation in place is applied: silu(20) * 1, and turns that keep lengths. */
     for (int i = 0; i < MAX_M * K; i++) arena->out[i] = 20.0f, arena->y[i] = 1.0f;
     for (int i = 0; i < HEAD_DIM; i++) arena->angles[i] = i % 2 ? 0.8f : 0.6f;
-    if (strncmp(row->op, "attention", 9) == 0)
+    if (strncmp(row->op, "attention", 9) == 0 && row->dtype == DTYPE_I8)
+        fill_kv_i8(arena->kv, gen);
+    else if (strncmp(row->op, "attention", 9) == 0)
         gen_blocks(gen, GEN_NORMAL, row->dtype, arena->kv, 2 * MAX_KEYS * HEAD_DIM);
     if (strncmp(row->op, "gemm", 4) != 0) return;
     size_t block = (size_t)dtype_block_elements(row->dtype), tile_bytes = pack_tile_bytes(row->dtype, K);
@@ -236,7 +262,7 @@ static void bench_row(struct timed *timed, const char *tier) {
     else if (strcmp(op, "peak_dots") == 0)
         bench_peak(timed, tier);
     else if (strcmp(op, "attention_merge") != 0 && strcmp(op, "attention_finish") != 0 &&
-             strncmp(op, "kv_store", 8) != 0)
+             strncmp(op, "kv_store", 8) != 0 && strcmp(op, "hadamard") != 0)
         bench_rows(timed, tier);
 }
 

@@ -36,12 +36,17 @@ static const struct check_row rows[] = {
     FOLD(rows_f16, F16),
     FOLD(keys_f32, F32),
     FOLD(keys_f16, F16),
+    FOLD(rows_i8, I8),
+    FOLD(keys_i8, I8),
     {"attention_merge", state_check_merge_spec, state_check_merge_same, DTYPE_F32},
     {"attention_finish", state_check_finish_spec, state_check_finish_same, DTYPE_F32},
     {"kv_store_f32", state_check_kv_spec, state_check_kv_same, DTYPE_F32},
     {"kv_store_f16", state_check_kv_spec, state_check_kv_same, DTYPE_F16},
+    {"kv_store_i8", state_check_kv_i8_spec, state_check_kv_same, DTYPE_I8},
+    {"hadamard", state_check_hadamard_spec, state_check_hadamard_same, DTYPE_F32},
     {"peak_dots", peak_check_spec, peak_check_spec, DTYPE_F32},
     {"exp", rows_check_exp_spec, NULL, DTYPE_F32}, /* no kernel, but part of the specification */
+    {"exp2", rows_check_exp2_spec, NULL, DTYPE_F32},
 };
 
 const struct check_row *check_find(const char *op) {

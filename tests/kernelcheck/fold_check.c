@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 #include "kernelcheck/check.h"
+#include "kernels/kv_i8.h"
+#include "kernels/scalar/quantize_i8_scalar.h"
 
 #define MAX_ROWS ATTENTION_MAX_ROWS
 #define MAX_DIM ATTENTION_MAX_HEAD_DIM
@@ -16,6 +18,7 @@ struct sequence {
     int head_dim, block_tokens, n_keys; /* slots from n_keys on hold NaN */
     uint8_t *k, *v;                     /* MAX_KEYS / block_tokens blocks each */
     float *k_values, *v_values;         /* [n_keys][head_dim] as stored, for double */
+    float *v_scales;                    /* [n_keys], int8 only */
     int n_rows;
     float *q_values; /* [MAX_ROWS][head_dim] */
     const float *q[MAX_ROWS];
@@ -34,6 +37,7 @@ static void sequence_alloc(struct sequence *sequence) {
                                   .v = taken(n * 4),
                                   .k_values = taken(n * 4),
                                   .v_values = taken(n * 4),
+                                  .v_scales = taken(MAX_KEYS * 4),
                                   .q_values = taken(MAX_ROWS * MAX_DIM * 4)};
 }
 
@@ -59,19 +63,43 @@ static float any_value(struct check *check, enum gen_kind kind) {
     return fabsf(value) > 1e17f ? copysignf(1e17f, value) : value;
 }
 
+static size_t block_bytes(const struct check *check, const struct sequence *sequence) {
+    if (check->dtype == DTYPE_I8) return kv_i8_block_bytes(sequence->block_tokens, sequence->head_dim);
+    return (size_t)(sequence->block_tokens * sequence->head_dim) * (size_t)dtype_block_bytes(check->dtype);
+}
+
+static void put_key(const struct check *check, const struct sequence *sequence, int key, const float *k,
+                    const float *v) {
+    int dim = sequence->head_dim, tokens = sequence->block_tokens, slot = key % tokens;
+    size_t off = block_bytes(check, sequence) * (size_t)(key / tokens);
+    uint8_t *k_block = sequence->k + off, *v_block = sequence->v + off;
+    float *k_kept = sequence->k_values + key * dim, *v_kept = sequence->v_values + key * dim;
+    if (check->dtype == DTYPE_I8) {
+        int8_t q[MAX_DIM];
+        check->scalar->kv_store_i8(k, v, k_block, v_block, slot, tokens, dim);
+        float k_scale = quantize_i8_scalar(k, q, dim);
+        for (int d = 0; d < dim; d++) k_kept[d] = (float)q[d] * k_scale;
+        sequence->v_scales[key] = quantize_i8_scalar(v, q, dim);
+        for (int d = 0; d < dim; d++) v_kept[d] = (float)q[d] * sequence->v_scales[key];
+        return;
+    }
+    for (int d = 0; d < dim; d++) {
+        put(check, k_block, (size_t)(d * tokens + slot), k[d]);
+        put(check, v_block, (size_t)(slot * dim + d), v[d]);
+        k_kept[d] = kept(check, k[d]), v_kept[d] = kept(check, v[d]);
+    }
+}
+
 static void fill_keys(struct check *check, struct sequence *sequence, enum gen_kind k_kind, enum gen_kind v_kind) {
     int dim = sequence->head_dim, tokens = sequence->block_tokens;
-    size_t n_all = (size_t)(sequence->n_keys + tokens - 1) / (size_t)tokens * (size_t)(tokens * dim);
-    guard_paint(sequence->k, n_all * (size_t)dtype_block_bytes(check->dtype));
-    guard_paint(sequence->v, n_all * (size_t)dtype_block_bytes(check->dtype));
-    for (int key = 0; key < sequence->n_keys; key++)
-        for (int d = 0; d < dim; d++) {
-            size_t block = (size_t)(key / tokens) * (size_t)(tokens * dim), at = (size_t)(key * dim + d);
-            float k = any_value(check, k_kind), v = any_value(check, v_kind);
-            put(check, sequence->k, block + (size_t)(d * tokens + key % tokens), k);
-            put(check, sequence->v, block + (size_t)(key % tokens * dim + d), v);
-            sequence->k_values[at] = kept(check, k), sequence->v_values[at] = kept(check, v);
-        }
+    size_t n_all = (size_t)((sequence->n_keys + tokens - 1) / tokens) * block_bytes(check, sequence);
+    guard_paint(sequence->k, n_all);
+    guard_paint(sequence->v, n_all);
+    for (int key = 0; key < sequence->n_keys; key++) {
+        float k[MAX_DIM], v[MAX_DIM];
+        for (int d = 0; d < dim; d++) k[d] = any_value(check, k_kind), v[d] = any_value(check, v_kind);
+        put_key(check, sequence, key, k, v);
+    }
 }
 
 /* Rows at the end of the sequence, as a chunk of queries has them, or anywhere; one sees the last key. */
@@ -128,6 +156,7 @@ static void guards_init(struct fold_guards *guards) {
 }
 
 static attention_fold_fn *fold_of(const struct check *check, const struct kernel_table *table, bool is_rows) {
+    if (check->dtype == DTYPE_I8) return is_rows ? table->attention_rows_i8 : table->attention_keys_i8;
     if (check->dtype == DTYPE_F16) return is_rows ? table->attention_rows_f16 : table->attention_keys_f16;
     return is_rows ? table->attention_rows_f32 : table->attention_keys_f32;
 }
@@ -139,10 +168,6 @@ static bool is_rows_form(const struct check *check) {
 struct range {
     int row_begin, n_rows, key_begin, key_end;
 };
-
-static size_t block_bytes(const struct check *check, const struct sequence *sequence) {
-    return (size_t)(sequence->block_tokens * sequence->head_dim) * (size_t)dtype_block_bytes(check->dtype);
-}
 
 /* Folds straight from the sequence's memory. */
 static void plain_fold(const struct check *check, attention_fold_fn *fold, const struct sequence *sequence,
@@ -160,11 +185,27 @@ static void plain_fold(const struct check *check, attention_fold_fn *fold, const
     fold(&rows, &keys, range.key_begin, range.key_end, state);
 }
 
+/* As NaN in spoil_tail; its bytes are at an end of their range. */
+static void spoil_slot_i8(const struct sequence *sequence, int slot, uint8_t *k, uint8_t *v) {
+    int dim = sequence->head_dim, tokens = sequence->block_tokens;
+    size_t scale_off = kv_i8_scales_off(tokens, dim) + (size_t)slot * sizeof(float);
+    for (int d = 0; d < dim; d++) {
+        k[kv_i8_k_off(slot, d, tokens)] = 0xff;
+        v[kv_i8_v_off(slot, d, dim)] = 0x80;
+    }
+    memset(k + scale_off, 0xff, sizeof(float));
+    memset(v + scale_off, 0xff, sizeof(float));
+}
+
 /* Slots of the last block from key_end on become NaN: no row of the call may see them. */
 static void spoil_tail(const struct check *check, const struct sequence *sequence, int n_slots, uint8_t *k,
                        uint8_t *v) {
     int dim = sequence->head_dim, tokens = sequence->block_tokens;
-    for (int slot = n_slots; slot < tokens; slot++)
+    for (int slot = n_slots; slot < tokens; slot++) {
+        if (check->dtype == DTYPE_I8) {
+            spoil_slot_i8(sequence, slot, k, v);
+            continue;
+        }
         for (int d = 0; d < dim; d++) {
             size_t at[2] = {(size_t)(d * tokens + slot), (size_t)(slot * dim + d)};
             if (check->dtype == DTYPE_F16) {
@@ -175,6 +216,7 @@ static void spoil_tail(const struct check *check, const struct sequence *sequenc
                 memset(v + 4 * at[1], 0xff, 4);
             }
         }
+    }
 }
 
 /* Everything the kernel reads ends at a page, blocks in memory of their own each. */
@@ -329,32 +371,66 @@ void fold_check_same(struct check *check) {
 
 /* ---- scalar against double ---- */
 
+/* What int8 weights may change in output dim d: half a step per key, the step a 255th of the tile's largest weight. */
+static double rounding_i8(const struct sequence *sequence, int first, int last, const double *weight, int d) {
+    double error = 0;
+    for (int begin = first, end; begin <= last; begin = end) {
+        double largest = 0, sum = 0;
+        end = (begin / ATTENTION_TILE_KEYS + 1) * ATTENTION_TILE_KEYS;
+        if (end > last + 1) end = last + 1;
+        for (int key = begin; key < end; key++) {
+            double scale = (double)sequence->v_scales[key];
+            largest = fmax(largest, weight[key] * scale);
+            if (scale > 0) sum += fabs((double)sequence->v_values[key * sequence->head_dim + d]) / scale;
+        }
+        error += largest / 510 * sum;
+    }
+    return error;
+}
+
+/* Relative error of a weight: its score is off by so many roundings of the summed products, exp is not exact. */
+static double weight_error(const struct check *check, int dim, int n_keys, double magnitude) {
+    int n_tiles = n_keys / ATTENTION_TILE_KEYS + 2;
+    /* int8: integer dots, 8 roundings until the exponent; exp2_scalar at the weight and whenever the maximum moves. */
+    if (check->dtype == DTYPE_I8) return U * (8 * magnitude + n_keys + 8 * n_tiles) + 1.1e-4 * (1 + n_tiles);
+    /* A score is off by dim roundings, its difference to the maximum by one, all of which exp turns into a relative
+     * error; exp itself 4 U; then per key one fma and per tile and merge a factor. */
+    return U * (magnitude * (2 * dim + 4) + 4 + n_keys + 8 * n_tiles + 8);
+}
+
 /* Softmax over the keys that the row sees, in double, with the float scores of rule 4's chain left out. */
 static void check_row_against_double(const struct check *check, const struct sequence *sequence, int row,
                                      const float *out) {
-    static double score[MAX_KEYS];
+    static double score[MAX_KEYS], weight[MAX_KEYS];
     int dim = sequence->head_dim, first = sequence->first_key[row], last = sequence->last_key[row];
-    double max = -INFINITY, denom = 0, magnitude = 0;
+    double max = -INFINITY, denom = 0, magnitude = 0, q[MAX_DIM];
+    int8_t rounded[MAX_DIM];
+    float q_scale = quantize_i8_scalar(sequence->q[row], rounded, dim);
+    for (int d = 0; d < dim; d++)
+        q[d] = check->dtype == DTYPE_I8 ? (double)q_scale * rounded[d] : (double)sequence->q[row][d];
     for (int key = first; key <= last; key++) {
         double sum = 0, sum_abs = 0;
         for (int d = 0; d < dim; d++) {
-            double term = (double)sequence->q[row][d] * (double)sequence->k_values[key * dim + d];
+            double term = q[d] * (double)sequence->k_values[key * dim + d];
             sum += term, sum_abs += fabs(term);
         }
         score[key] = sum;
         max = fmax(max, sum), magnitude = fmax(magnitude, sum_abs);
     }
-    for (int key = first; key <= last; key++) denom += exp(score[key] - max);
-    /* A score is off by dim roundings, its difference to the maximum by one, all of which exp turns into a relative
-     * error; exp itself 4 U; then per key one fma and per tile and merge a factor. Twice: numerator and denominator. */
-    double rel = 2 * U * (magnitude * (2 * dim + 4) + 4 + (last - first + 1) + 8 * ((last - first) / 64 + 2) + 8);
+    for (int key = first; key <= last; key++) {
+        weight[key] = exp(score[key] - max);
+        denom += weight[key];
+    }
+    double rel = 2 * weight_error(check, dim, last - first + 1, magnitude); /* numerator and denominator */
     for (int d = 0; d < dim; d++) {
         double sum = 0, sum_abs = 0;
         for (int key = first; key <= last; key++) {
-            double term = exp(score[key] - max) * (double)sequence->v_values[key * dim + d] / denom;
+            double term = weight[key] * (double)sequence->v_values[key * dim + d] / denom;
             sum += term, sum_abs += fabs(term);
         }
-        check_near(check, sum, out[d], 1.05 * rel * sum_abs + 1e-30, "output", d);
+        double bound = 1.05 * rel * sum_abs + 1e-30;
+        if (check->dtype == DTYPE_I8) bound += (1 + 2 * rel) * rounding_i8(sequence, first, last, weight, d) / denom;
+        check_near(check, sum, out[d], bound, "output", d);
     }
 }
 

@@ -129,8 +129,8 @@ static void plan(void) {
     any_fn *seen[N_OPS] = {NULL};
     unsigned detected = cpu_detect(), tiers = CPU_TIER_scalar;
     kernel_table_choose(&scalar_table, tiers);
-    const struct check_row *exp_row = check_find("exp");
-    add_job(exp_row, exp_row->spec, &scalar_table, "scalar", "_spec");
+    const struct check_row *exp_rows[] = {check_find("exp"), check_find("exp2")};
+    for (int i = 0; i < 2; i++) add_job(exp_rows[i], exp_rows[i]->spec, &scalar_table, "scalar", "_spec");
     add_new_kernels(tiers, seen);
     for (int i = 0; i < cpu_n_tiers(); i++) {
         if (!(detected >> i & 1)) continue;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "kernelcheck/check.h"
+#include "kernels/scalar/exp2_scalar.h"
 #include "kernels/scalar/exp_scalar.h"
 
 #define U 0x1p-24 /* half a unit in the last place of 1 */
@@ -42,6 +43,19 @@ void rows_check_exp_spec(struct check *check) {
         if (exp_scalar(far[i]) != 0 || signbit(exp_scalar(far[i])))
             check_fail(check, "exp(%g) is not +0", (double)far[i]);
     if (exp_scalar(-0.0f) != 1 || exp_scalar(0.0f) != 1) check_fail(check, "exp(0) is not 1");
+}
+
+void rows_check_exp2_spec(struct check *check) {
+    uint32_t step = check->is_slow ? 9973 : 199;
+    for (uint32_t bits = 0x80000000u; bits <= 0xc2f00000u; bits += step) { /* -0 to -120 */
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        double want = exp2(fmax((double)x, (double)EXP2_MIN));
+        check_near(check, want, exp2_scalar(x), want * 1.1e-4, "exp2 of float with bits", (long)bits);
+        ++*check->n_cases;
+    }
+    if (exp2_scalar(-0.0f) != 1 || exp2_scalar(0.0f) != 1) check_fail(check, "exp2(0) is not 1");
+    if (exp2_scalar(-INFINITY) != 0x1p-100f || exp2_scalar(-1e30f) != 0x1p-100f) check_fail(check, "no floor");
 }
 
 /* ---- rms_norm ---- */

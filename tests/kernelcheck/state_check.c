@@ -1,7 +1,9 @@
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernelcheck/check.h"
+#include "kernels/kv_i8.h"
 #include "kernels/scalar/exp_scalar.h"
 
 #define MAX_ROWS ATTENTION_MAX_ROWS
@@ -135,7 +137,11 @@ void state_check_finish_same(struct check *check) {
 /* ---- kv_store ---- */
 
 static kv_store_fn *store_of(const struct check *check, const struct kernel_table *table) {
-    return check->dtype == DTYPE_F16 ? table->kv_store_f16 : table->kv_store_f32;
+    switch (check->dtype) {
+    case DTYPE_F16: return table->kv_store_f16;
+    case DTYPE_I8: return table->kv_store_i8;
+    default: return table->kv_store_f32;
+    }
 }
 
 static size_t item_bytes(const struct check *check) {
@@ -179,12 +185,61 @@ void state_check_kv_spec(struct check *check) {
         }
 }
 
+/* Kinds of finite values, one a call. */
+static void random_i8(struct check *check, float *out, int n) {
+    gen_floats(&check->gen, (enum gen_kind)gen_below(&check->gen, GEN_N_KINDS), out, (size_t)n);
+}
+
+static float largest_of(const float *x, int n) {
+    float largest = 0;
+    for (int i = 0; i < n; i++) largest = fmaxf(largest, fabsf(x[i]));
+    return largest;
+}
+
+/* A byte times the scale is within half a step of its value, and the bytes use the whole range. */
+static void check_vector_i8(const struct check *check, const float *x, const int *q, float scale, int n) {
+    float amax = largest_of(x, n);
+    int q_max = 0;
+    if (scale != amax / 127.0f) check_fail(check, "scale is %a, largest value %a", (double)scale, (double)amax);
+    for (int d = 0; d < n; d++) {
+        if (amax > 0x1p-100f) check_near(check, (double)x[d], (float)q[d] * scale, 0.50002 * (double)scale, "value", d);
+        if (abs(q[d]) > q_max) q_max = abs(q[d]);
+    }
+    if (amax > 0x1p-100f ? q_max != 127 : q_max > 127) check_fail(check, "largest byte is %d", q_max);
+}
+
+void state_check_kv_i8_spec(struct check *check) {
+    static float k[MAX_DIM], v[MAX_DIM];
+    static _Alignas(64) uint8_t k_block[64 * (MAX_DIM + 4)];
+    static _Alignas(64) int8_t v_block[64 * (MAX_DIM + 4)];
+    for (int block_tokens = 16; block_tokens <= 64; block_tokens *= 2)
+        for (int slot = 0; slot < block_tokens; slot++) {
+            int head_dim = 16 * gen_between(&check->gen, 1, 16), q[2][MAX_DIM];
+            float scales[2];
+            size_t scale_off = kv_i8_scales_off(block_tokens, head_dim) + (size_t)slot * sizeof(float);
+            random_i8(check, k, head_dim);
+            random_i8(check, v, head_dim);
+            check->scalar->kv_store_i8(k, v, k_block, v_block, slot, block_tokens, head_dim);
+            memcpy(&scales[0], k_block + scale_off, sizeof scales[0]);
+            memcpy(&scales[1], v_block + scale_off, sizeof scales[1]);
+            for (int d = 0; d < head_dim; d++) {
+                q[0][d] = k_block[(d / 4 * block_tokens + slot) * 4 + d % 4] - 128;
+                q[1][d] = v_block[(slot / 4 * head_dim + d) * 4 + slot % 4];
+            }
+            check_vector_i8(check, k, q[0], scales[0], head_dim);
+            check_vector_i8(check, v, q[1], scales[1], head_dim);
+            ++*check->n_cases;
+        }
+}
+
 static void kv_call(struct check *check, const struct guard guards[4], int slot, int block_tokens, int head_dim) {
     static float k[MAX_DIM], v[MAX_DIM];
     static _Alignas(64) uint8_t want_k[64 * MAX_DIM * 4], want_v[64 * MAX_DIM * 4];
     size_t n_bytes = (size_t)(block_tokens * head_dim) * item_bytes(check), in_bytes = (size_t)head_dim * sizeof *k;
-    random_kv(check, k, head_dim);
-    random_kv(check, v, head_dim);
+    bool is_i8 = check->dtype == DTYPE_I8;
+    if (is_i8) n_bytes = kv_i8_block_bytes(block_tokens, head_dim);
+    (is_i8 ? random_i8 : random_kv)(check, k, head_dim);
+    (is_i8 ? random_i8 : random_kv)(check, v, head_dim);
     guard_paint(want_k, n_bytes);
     guard_paint(want_v, n_bytes);
     store_of(check, check->scalar)(k, v, want_k, want_v, slot, block_tokens, head_dim);
@@ -207,4 +262,50 @@ void state_check_kv_same(struct check *check) {
         for (int block_tokens = 16; block_tokens <= 64; block_tokens *= 2)
             for (int slot = 0; slot < block_tokens; slot += check->is_slow ? 5 : 1)
                 kv_call(check, guards, slot, block_tokens, head_dim);
+}
+
+/* ---- hadamard ---- */
+
+void state_check_hadamard_spec(struct check *check) {
+    float x[MAX_DIM], out[MAX_DIM], back[MAX_DIM];
+    for (int round = 0; round < 200; round++) {
+        int dim = 16 * gen_between(&check->gen, 1, 16), piece = 1;
+        while (dim % (2 * piece) == 0) piece *= 2;
+        float factor = 1.0f / (float)piece;
+        gen_floats(&check->gen, GEN_NORMAL, x, (size_t)dim);
+        check->scalar->hadamard(x, out, 1.0f, dim);
+        check->scalar->hadamard(out, back, factor, dim);
+        for (int i = 0; i < dim; i++) {
+            double sum = 0, sum_abs = 0;
+            for (int j = 0; j < piece; j++) {
+                double term = (double)x[i / piece * piece + j];
+                sum += __builtin_popcount((unsigned)(i % piece & j)) % 2 ? -term : term;
+                sum_abs += fabs(term);
+            }
+            check_near(check, sum, out[i], sum_abs * U * 9, "value", i);
+            check_near(check, (double)x[i], back[i], sum_abs * U * 18, "value of the way back", i);
+        }
+        ++*check->n_cases;
+    }
+}
+
+void state_check_hadamard_same(struct check *check) {
+    static float x[MAX_DIM], expected[MAX_DIM];
+    struct guard guards[2];
+    for (int i = 0; i < 2; i++) guard_init(&guards[i], sizeof x);
+    for (int round = 0; round < (check->is_slow ? 10 : 300); round++)
+        for (int dim = 16; dim <= MAX_DIM; dim += 16) {
+            size_t n_bytes = (size_t)dim * sizeof *x;
+            float factor = round % 2 ? 1.0f : 1.0f / 64;
+            gen_floats(&check->gen, (enum gen_kind)gen_below(&check->gen, GEN_N_KINDS), x, (size_t)dim);
+            check->scalar->hadamard(x, expected, factor, dim);
+            float *out = guard_place_output(&guards[1], n_bytes, any_place(check));
+            bool is_in_place = round % 3 == 0;
+            if (is_in_place) memcpy(out, x, n_bytes);
+            const float *in = is_in_place ? out : guard_copy(&guards[0], x, n_bytes, any_place(check));
+            check->tested->hadamard(in, out, factor, dim);
+            ++*check->n_cases;
+            check_equal(check, expected, out, (size_t)dim, "head_dim %d, round %d", dim, round);
+            check_intact(check, &guards[1], out, n_bytes, "out");
+        }
 }

@@ -31,7 +31,7 @@ static void defaults_come_from_the_rows(void **state) {
     assert_false(options.help);
     assert_int_equal(options.threads, 0);
     assert_int_equal(options.block_tokens, 16);
-    assert_string_equal(options.kv_cache_dtype, "f16");
+    assert_string_equal(options.kv_cache_dtype, "int8");
     assert_null(options.isa);
     assert_int_equal(options.prompt.n_items, 0);
     assert_true(options.top_p == 1);

@@ -30,7 +30,8 @@ static void every_field_is_read(void **state) {
     assert_int_equal(
         read_text("{\"kvick_trace\": 1, \"name\": \"all\", \"load\": 1.5}\n"
                   "{\"arrival_ms\": 0, \"prompt_ids\": [3, 1, 2], \"output_tokens\": 4, \"class\": \"batch\", "
-                  "\"tenant\": \"a\", \"label\": \"l\", \"deadline_ms\": 500, \"deadline_solo_x\": 2}\n"
+                  "\"tenant\": \"a\", \"tenant_weight\": 3, \"priority\": -2, \"label\": \"l\", \"deadline_ms\": 500, "
+                  "\"deadline_solo_x\": 2}\n"
                   "{\"arrival_ms\": 1.5, \"prompt_tokens\": 20, \"output_tokens\": 0, \"shared_id\": 7, "
                   "\"shared_tokens\": 16, \"cancel_ms\": 9}\n"
                   "{\"arrival_ms\": 1, \"after\": 0, \"prompt_tokens\": 6, \"output_tokens\": 5}\n"),
@@ -44,6 +45,7 @@ static void every_field_is_read(void **state) {
     assert_int_equal(r[0].class_, REQUEST_BATCH);
     assert_string_equal(r[0].tenant, "a");
     assert_string_equal(r[0].label, "l");
+    assert_true(r[0].tenant_weight == 3 && r[0].priority == -2 && r[1].tenant_weight == 0);
     assert_true(r[0].has_deadline && r[0].deadline_ms == 500 && r[0].deadline_solo_x == 2);
     assert_true(r[1].has_cancel && r[1].cancel_ms == 9 && !r[1].has_deadline);
     assert_int_equal(r[1].after, -1);

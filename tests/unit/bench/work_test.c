@@ -21,40 +21,55 @@ static void set(int i, double arrival_ms, int prefill_ms, double deadline_ms) {
     work[i] = (struct work){(int64_t)prefill_ms * MS, (int64_t)prefill_ms * MS, 0};
 }
 
-static int bound(int n, double scale) {
+static double bound(int n, double scale) {
     struct trace trace = {.requests = requests, .n_requests = n};
-    int n_in_time = -1;
+    double n_in_time = 0;
     assert_int_equal(work_bound(&trace, work, scale, &n_in_time), STATUS_OK);
     return n_in_time;
+}
+
+static void check_near(double value, double expected) {
+    if (fabs(value - expected) > 1e-6) fail_msg("%g is not %g", value, expected);
 }
 
 static void what_fits_is_counted(void **state) {
     (void)state;
     set(0, 0, 10, 100);
     set(1, 0, 10, 100);
-    assert_int_equal(bound(2, 1), 2);
-    set(1, 0, 95, 100);
-    assert_int_equal(bound(2, 1), 1);
-    set(1, 0, 95, 0); /* without a deadline it waits */
-    assert_int_equal(bound(2, 1), 2);
-    set(2, 0, 101, 100); /* never */
-    assert_int_equal(bound(3, 1), 2);
-}
-
-static void preemption_is_used(void **state) {
-    (void)state;
-    set(0, 0, 100, 120);
-    set(1, 50, 10, 20); /* comes in the middle of the first, and must go before its rest */
-    assert_int_equal(bound(2, 1), 2);
-    set(1, 50, 21, 25);
-    assert_int_equal(bound(2, 1), 1);
+    check_near(bound(2, 1), 2);
+    set(1, 0, 180, 100);
+    check_near(bound(2, 1), 1.5); /* the larger one in part */
+    set(1, 0, 180, 0);            /* without a deadline it waits */
+    check_near(bound(2, 1), 2);
 }
 
 static void stretched_arrivals_leave_more_time(void **state) {
     (void)state;
     for (int i = 0; i < 8; i++) set(i, 5 * i, 10, 10);
-    assert_int_equal(bound(8, 1), 4);
-    assert_int_equal(bound(8, 2), 8);
+    check_near(bound(8, 1), 4.5); /* 45 ms from the first arrival to the last deadline */
+    check_near(bound(8, 2), 8);
+}
+
+static void answers_take_their_share(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) set(i, 0, 10, 20);
+    check_near(bound(2, 1), 2);
+    work[0].decode_ns = work[1].decode_ns = 10 * MS; /* as much again */
+    check_near(bound(2, 1), 1);
+}
+
+static void what_is_not_known_is_not_told(void **state) {
+    (void)state;
+    static struct trace_request many[WORK_MAX_BOUND + 1];
+    static struct work much[WORK_MAX_BOUND + 1];
+    struct trace trace = {.requests = many, .n_requests = WORK_MAX_BOUND + 1};
+    double n_in_time;
+    assert_int_equal(work_bound(&trace, much, 1, &n_in_time), STATUS_OK);
+    assert_true(n_in_time == -1);
+    set(0, 0, 10, 100);
+    set(1, 0, 10, 100);
+    requests[1].after = 0;
+    assert_true(bound(2, 1) == -1);
 }
 
 static void the_load_is_work_by_time(void **state) {
@@ -97,11 +112,9 @@ static void cached_tokens_are_no_work(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_fits_is_counted),
-        cmocka_unit_test(preemption_is_used),
-        cmocka_unit_test(stretched_arrivals_leave_more_time),
-        cmocka_unit_test(the_load_is_work_by_time),
-        cmocka_unit_test(cached_tokens_are_no_work),
+        cmocka_unit_test(what_fits_is_counted),     cmocka_unit_test(stretched_arrivals_leave_more_time),
+        cmocka_unit_test(answers_take_their_share), cmocka_unit_test(what_is_not_known_is_not_told),
+        cmocka_unit_test(the_load_is_work_by_time), cmocka_unit_test(cached_tokens_are_no_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,6 +56,16 @@ static void on_tick(void *owner) {
     atomic_store(&fixture->must_answer, false);
 }
 
+static void send_event(struct http_exchange *exchange, const char *name, const char *data) {
+    struct str event;
+    str_init(&event, 100);
+    assert_int_equal(sse_begin_event(&event, name), STATUS_OK);
+    assert_int_equal(str_append_text(&event, data), STATUS_OK);
+    assert_int_equal(sse_end_event(&event), STATUS_OK);
+    http_exchange_send(exchange, event.ptr, event.n_bytes);
+    str_deinit(&event);
+}
+
 static void handle(void *owner, struct http_exchange *exchange) {
     struct fixture *fixture = owner;
     const char *path = http_exchange_path(exchange);
@@ -69,8 +79,8 @@ static void handle(void *owner, struct http_exchange *exchange) {
         http_exchange_reply(exchange, 200, "text/plain", text, strlen(text));
     } else if (strcmp(path, "/stream") == 0) {
         sse_start(exchange);
-        sse_send(exchange, NULL, "one", 3);
-        sse_send(exchange, "named", "two", 3);
+        send_event(exchange, NULL, "one");
+        send_event(exchange, "named", "two");
         http_exchange_end(exchange);
     } else if (strcmp(path, "/slow") == 0) {
         fixture->slow = exchange;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kernels/kv_i8.h"
 #include "support/test.h"
 
 static struct kv_layout make(enum dtype dtype, int n_layers, int n_kv_heads, int head_dim, int block_tokens,
@@ -28,6 +29,12 @@ static void sizes_are_those_of_the_numbers(void **state) {
     struct kv_layout f32 = make(DTYPE_F32, 30, 3, 64, 64, 25);
     assert_int_equal(kv_layout_token_bytes(&f32), 46080);
     assert_int_equal(f32.pool_bytes, ((size_t)46080 * 64 + 4096) * 25);
+    struct kv_layout i8 = make(DTYPE_I8, 30, 3, 64, 16, 100);
+    assert_int_equal(i8.head_bytes, 2 * 16 * (64 + 4)); /* a float scale per token */
+    assert_int_equal(kv_layout_token_bytes(&i8), 30 * 3 * 2 * (64 + 4));
+    assert_int_equal(i8.head_bytes / 2, kv_i8_block_bytes(16, 64));
+    assert_int_equal(kv_layout_vector_bytes(DTYPE_I8, 64), 68);
+    assert_int_equal(kv_layout_vector_bytes(DTYPE_F16, 64), 128);
     assert_true(f32.dtype == DTYPE_F32 && f32.n_layers == 30 && f32.n_kv_heads == 3 && f32.head_dim == 64 &&
                 f32.block_tokens == 64 && f32.n_blocks == 25);
 }
@@ -48,11 +55,12 @@ static void mark(uint8_t *owners, size_t off, size_t n_bytes, size_t pool_bytes)
 
 static void every_byte_belongs_to_one_place(void **state) {
     (void)state;
-    static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_F32};
-    for (int d = 0; d < 2; d++) {
+    static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_F32, DTYPE_I8};
+    static const size_t vector_bytes[] = {48 * 2, 48 * 4, 48 + 4};
+    for (int d = 0; d < 3; d++) {
         for (int block_tokens = 16; block_tokens <= 64; block_tokens *= 2) {
             struct kv_layout layout = make(dtypes[d], 3, 2, 48, block_tokens, 5);
-            size_t part_bytes = 48 * (size_t)block_tokens * (d ? 4 : 2);
+            size_t part_bytes = vector_bytes[d] * (size_t)block_tokens;
             uint8_t *owners = mem_alloc(layout.pool_bytes);
             assert_non_null(owners);
             for (int layer = 0; layer < 3; layer++) {

@@ -18,7 +18,8 @@ static struct cost_model make_model(int n_threads) {
         .n_layers = 2, .d_model = 64, .n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .d_ff = 128, .n_vocab = 100};
     struct kernel_table kernels;
     struct cost_model model;
-    struct cost_model_setup setup = {"scalar", n_threads, "F16", "auto", {7}};
+    struct cost_model_setup setup = {
+        .tier = "scalar", .n_threads = n_threads, .kv_type = "F16", .activations = "auto", .weights = {7}};
     kernel_table_choose(&kernels, CPU_TIER_scalar);
     cost_model_init(&model, &setup, &config, &kernels, 1000000);
     return model;

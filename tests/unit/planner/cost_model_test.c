@@ -29,6 +29,7 @@ static struct cost_model model;
 struct machine {
     double noise; /* share of a step that may be added */
     int n_runs, stolen_every;
+    int n_written; /* positions of the first sequence, from 0 on */
 };
 
 static double true_ns(int n_rows, double prefill_keys, double decode_keys, int n_decode, int n_logits) {
@@ -39,7 +40,9 @@ static double true_ns(int n_rows, double prefill_keys, double decode_keys, int n
 
 static int64_t run(void *arg, const struct cost_model_probe *probe) {
     struct machine *machine = arg;
-    int n_rows = probe->n_rows * probe->n_sequences;
+    int n_rows = probe->n_rows * probe->n_sequences, end = probe->pos + probe->n_rows;
+    assert_true(probe->pos <= (probe->n_sequences == 1 ? machine->n_written : 0)); /* it reads what was written */
+    if (end > machine->n_written) machine->n_written = end;
     bool is_decode = probe->n_rows == 1;
     double keys = step_cost_keys(&model.base, probe->pos, probe->pos + probe->n_rows) * probe->n_sequences;
     double ns = true_ns(n_rows, is_decode ? 0 : keys, is_decode ? keys : 0,
@@ -52,7 +55,12 @@ static int64_t run(void *arg, const struct cost_model_probe *probe) {
 
 static void init_model(int n_threads) {
     struct kernel_table kernels;
-    struct cost_model_setup setup = {"scalar", n_threads, "F16", "auto", {1}};
+    struct cost_model_setup setup = {.tier = "scalar",
+                                     .n_threads = n_threads,
+                                     .kv_type = "F16",
+                                     .activations = "auto",
+                                     .peak_macs_per_ns = 20,
+                                     .weights = {1}};
     kernel_table_choose(&kernels, CPU_TIER_scalar);
     cost_model_init(&model, &setup, &config, &kernels, 1000000);
 }
@@ -79,6 +87,16 @@ static void a_guess_is_usable(void **state) {
     assert_true(few > 0 && many > few && later > many && isfinite(later));
     init_model(4);
     assert_true(predicted_prefill(0, 512) < many);
+}
+
+static void without_a_peak_one_is_measured(void **state) {
+    (void)state;
+    struct kernel_table kernels;
+    struct cost_model_setup setup = {.tier = "scalar", .n_threads = 1, .kv_type = "F16", .activations = "auto"};
+    kernel_table_choose(&kernels, CPU_TIER_scalar);
+    cost_model_init(&model, &setup, &config, &kernels, 1000000);
+    double many = predicted_prefill(0, 512);
+    assert_true(many > predicted_prefill(0, 8) && isfinite(many));
 }
 
 static void measuring_finds_the_coefficients(void **state) {
@@ -168,7 +186,7 @@ static void the_budget_bounds_repeats_not_points(void **state) {
     int n_once = machine.n_runs;
     machine.n_runs = 0;
     cost_model_measure(&model, &limits, run, &machine);
-    assert_true(machine.n_runs > 4 * (n_once - 1));
+    assert_true(machine.n_runs > 4 * (n_once - 2)); /* the first touch and what is written are not repeated */
     assert_int_equal(model.base.rows[model.base.n_points - 1], 512);
 }
 
@@ -224,6 +242,7 @@ static void corrections_keep_it_monotone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_guess_is_usable),
+        cmocka_unit_test(without_a_peak_one_is_measured),
         cmocka_unit_test(measuring_finds_the_coefficients),
         cmocka_unit_test(the_table_keeps_its_stairs),
         cmocka_unit_test(noise_leaves_it_monotone_and_near),

@@ -1,0 +1,318 @@
+#include "api/messages_request.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api_response.h"
+#include "api/chat_request.h"
+#include "base/mem.h"
+
+/* ---- blocks ---- */
+
+static const char *text_field(const json_t *object, const char *name) {
+    const json_t *field = json_object_get(object, name);
+    return json_is_string(field) ? json_string_value(field) : NULL;
+}
+
+static bool is_type(const json_t *block, const char *type) {
+    const char *is = text_field(block, "type");
+    return is && strcmp(is, type) == 0;
+}
+
+/* A string as one part, or a list of text blocks as parts, which is what templates join. where: for the fault. */
+static json_t *read_parts(const json_t *content, const char *where, struct api_fault *fault) {
+    json_t *parts = json_array();
+    const json_t *block;
+    size_t i;
+    if (json_is_string(content)) {
+        json_decref(parts);
+        return json_incref((json_t *)content);
+    }
+    if (!json_is_array(content)) {
+        api_fault_set(fault, 400, NULL, where, "'%s' must be a string or a list of blocks", where);
+        json_decref(parts);
+        return NULL;
+    }
+    json_array_foreach((json_t *)content, i, block) {
+        if (is_type(block, "text") && text_field(block, "text")) {
+            json_array_append_new(parts,
+                                  json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
+            continue;
+        }
+        api_fault_set(fault, 400, NULL, where,
+                      "'%s[%zu]' is no block {\"type\": \"text\", \"text\": ...}: this model reads text only", where,
+                      i);
+        json_decref(parts);
+        return NULL;
+    }
+    return parts;
+}
+
+/* One message of ours while its blocks are read. */
+struct open_message {
+    json_t *messages; /* it goes here */
+    const char *role;
+    json_t *parts, *calls, *thoughts;
+};
+
+/* Ends the message, so that another may follow it. */
+static void flush(struct open_message *open) {
+    bool has_calls = json_array_size(open->calls) > 0;
+    if (json_array_size(open->parts) > 0 || has_calls || json_array_size(open->thoughts) > 0) {
+        json_t *message = json_pack("{s:s, s:O}", "role", open->role, "content", open->parts);
+        if (has_calls) json_object_set(message, "tool_calls", open->calls);
+        if (json_array_size(open->thoughts) > 0)
+            json_object_set(message, "reasoning_content", json_array_get(open->thoughts, 0));
+        json_array_append_new(open->messages, message);
+    }
+    json_decref(open->parts);
+    json_decref(open->calls);
+    json_decref(open->thoughts);
+    open->parts = json_array();
+    open->calls = json_array();
+    open->thoughts = json_array();
+}
+
+static bool read_call(struct open_message *open, const json_t *block, const char *where, struct api_fault *fault) {
+    const json_t *input = json_object_get(block, "input");
+    const char *id = text_field(block, "id"), *name = text_field(block, "name");
+    if (strcmp(open->role, "assistant") != 0 || !id || !name || !json_is_object(input))
+        return api_fault_set(
+            fault, 400, NULL, where,
+            "'%s' of type 'tool_use' needs an 'id', a 'name' and an 'input' that is an object, and may "
+            "only be the assistant's",
+            where);
+    size_t n_bytes;
+    char *arguments = json_read_dump(input, &n_bytes);
+    if (!arguments) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
+    json_array_append_new(open->calls, json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", id, "type", "function", "function",
+                                                 "name", name, "arguments", arguments));
+    mem_free(arguments);
+    return true;
+}
+
+static bool read_result(struct open_message *open, const json_t *block, const char *where, struct api_fault *fault) {
+    const char *id = text_field(block, "tool_use_id");
+    const json_t *content = json_read_field(block, "content");
+    if (strcmp(open->role, "user") != 0 || !id)
+        return api_fault_set(fault, 400, NULL, where,
+                             "'%s' of type 'tool_result' needs a 'tool_use_id' and may only be the user's", where);
+    json_t *parts = content ? read_parts(content, where, fault) : json_string("");
+    if (!parts) return false;
+    flush(open);
+    json_array_append_new(open->messages,
+                          json_pack("{s:s, s:s, s:o}", "role", "tool", "tool_call_id", id, "content", parts));
+    return true;
+}
+
+static bool read_block(struct open_message *open, const json_t *block, const char *where, struct api_fault *fault) {
+    if (is_type(block, "tool_use")) return read_call(open, block, where, fault);
+    if (is_type(block, "tool_result")) return read_result(open, block, where, fault);
+    if (is_type(block, "thinking") && text_field(block, "thinking")) {
+        json_array_append(open->thoughts, json_object_get(block, "thinking"));
+        return true;
+    }
+    if (is_type(block, "text") && text_field(block, "text")) {
+        json_array_append_new(open->parts,
+                              json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
+        return true;
+    }
+    return api_fault_set(fault, 400, NULL, where,
+                         "'%s' is no block of type text, thinking, tool_use or tool_result: this model reads text only",
+                         where);
+}
+
+static bool read_message(json_t *messages, const json_t *message, size_t idx, struct api_fault *fault) {
+    char where[64];
+    const char *role = json_is_object(message) ? text_field(message, "role") : NULL;
+    const json_t *content = json_is_object(message) ? json_object_get(message, "content") : NULL, *block;
+    bool is_read = true;
+    size_t i;
+    snprintf(where, sizeof where, "messages[%zu]", idx);
+    if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0))
+        return api_fault_set(fault, 400, NULL, where, "'%s' must be an object with the 'role' user or assistant",
+                             where);
+    if (json_is_string(content)) {
+        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", role, "content", content));
+        return true;
+    }
+    if (!json_is_array(content) || json_array_size(content) == 0)
+        return api_fault_set(fault, 400, NULL, where, "'%s.content' must be a string or a list of blocks", where);
+    struct open_message open = {messages, role, json_array(), json_array(), json_array()};
+    json_array_foreach((json_t *)content, i, block) {
+        snprintf(where, sizeof where, "messages[%zu].content[%zu]", idx, i);
+        is_read = is_read && read_block(&open, block, where, fault);
+    }
+    flush(&open);
+    json_decref(open.parts);
+    json_decref(open.calls);
+    json_decref(open.thoughts);
+    return is_read;
+}
+
+/* ---- the request ---- */
+
+static bool read_messages(json_t *chat, const json_t *json, struct api_fault *fault) {
+    const json_t *system = json_read_field(json, "system"), *messages = json_read_field(json, "messages"), *message;
+    size_t i;
+    json_t *out = json_array();
+    json_object_set_new(chat, "messages", out);
+    if (system) {
+        json_t *parts = read_parts(system, "system", fault);
+        if (!parts) return false;
+        json_array_append_new(out, json_pack("{s:s, s:o}", "role", "system", "content", parts));
+    }
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return api_fault_set(fault, 400, NULL, "messages", "'messages' must be a list of at least one message");
+    json_array_foreach((json_t *)messages, i, message) {
+        if (!read_message(out, message, i, fault)) return false;
+    }
+    return true;
+}
+
+static bool read_tools(json_t *chat, const json_t *json, struct api_fault *fault) {
+    const json_t *tools = json_read_field(json, "tools"), *tool;
+    size_t i;
+    if (!tools) return true;
+    if (!json_is_array(tools)) return api_fault_set(fault, 400, NULL, "tools", "'tools' must be a list");
+    json_t *out = json_array();
+    json_object_set_new(chat, "tools", out);
+    json_array_foreach((json_t *)tools, i, tool) {
+        const json_t *schema = json_object_get(tool, "input_schema"), *about = json_read_field(tool, "description");
+        if (!text_field(tool, "name") || !json_is_object(schema) || (about && !json_is_string(about)) ||
+            (json_read_field(tool, "type") && !is_type(tool, "custom")))
+            return api_fault_set(fault, 400, NULL, "tools",
+                                 "'tools[%zu]' must have a 'name' and an 'input_schema', and no 'type' but 'custom'",
+                                 i);
+        json_t *function = json_pack("{s:O}", "name", json_object_get(tool, "name"));
+        if (about) json_object_set(function, "description", (json_t *)about);
+        json_object_set(function, "parameters", (json_t *)schema);
+        json_array_append_new(out, json_pack("{s:s, s:o}", "type", "function", "function", function));
+    }
+    return true;
+}
+
+static bool read_tool_choice(json_t *chat, const json_t *json, struct api_fault *fault) {
+    const json_t *choice = json_read_field(json, "tool_choice");
+    if (!choice) return true;
+    if (is_type(choice, "auto") || is_type(choice, "none"))
+        json_object_set(chat, "tool_choice", json_object_get(choice, "type"));
+    else if (is_type(choice, "any"))
+        json_object_set_new(chat, "tool_choice", json_string("required"));
+    else if (is_type(choice, "tool") && text_field(choice, "name"))
+        json_object_set_new(
+            chat, "tool_choice",
+            json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", json_object_get(choice, "name")));
+    else
+        return api_fault_set(fault, 400, NULL, "tool_choice",
+                             "'tool_choice' must be an object of type auto, any, none, or tool with a 'name'");
+    return true;
+}
+
+static bool read_stops(json_t *chat, const json_t *json, struct api_fault *fault) {
+    const json_t *stops = json_read_field(json, "stop_sequences"), *stop;
+    size_t i;
+    if (!stops) return true;
+    if (!json_is_array(stops) || json_array_size(stops) > API_MAX_STOPS)
+        return api_fault_set(fault, 400, NULL, "stop_sequences",
+                             "'stop_sequences' must be a list of at most %d strings", API_MAX_STOPS);
+    json_array_foreach((json_t *)stops, i, stop) {
+        if (json_is_string(stop) && json_string_length(stop) > 0 && json_string_length(stop) <= API_MAX_STOP_BYTES)
+            continue;
+        return api_fault_set(fault, 400, NULL, "stop_sequences",
+                             "'stop_sequences[%zu]' must be a string of 1 to %d bytes", i, API_MAX_STOP_BYTES);
+    }
+    json_object_set(chat, "stop", (json_t *)stops);
+    return true;
+}
+
+/* "thinking" switches the reasoning of a template that has a switch. */
+static bool read_thinking(json_t *chat, const json_t *json, struct api_fault *fault) {
+    const json_t *thinking = json_read_field(json, "thinking"), *given = json_read_field(json, "chat_template_kwargs");
+    if (given && !json_is_object(given))
+        return api_fault_set(fault, 400, NULL, "chat_template_kwargs",
+                             "'chat_template_kwargs' must be an object, not %s", json_read_type(given));
+    if (given) json_object_set(chat, "chat_template_kwargs", (json_t *)given);
+    if (!thinking) return true;
+    bool is_on = is_type(thinking, "enabled") || is_type(thinking, "adaptive");
+    if (!is_on && !is_type(thinking, "disabled"))
+        return api_fault_set(fault, 400, NULL, "thinking",
+                             "'thinking' must be an object of type enabled, adaptive or disabled");
+    json_t *kwargs = given ? json_copy((json_t *)given) : json_object();
+    if (!json_object_get(kwargs, "enable_thinking"))
+        json_object_set_new(kwargs, "enable_thinking", json_boolean(is_on));
+    json_object_set_new(chat, "chat_template_kwargs", kwargs);
+    return true;
+}
+
+json_t *messages_request_to_chat(const json_t *json, struct api_fault *fault) {
+    static const char *const same[] = {"model",      "max_tokens", "temperature", "top_p",         "top_k",
+                                       "min_p",      "stream",     "seed",        "cache_salt",    "service_tier",
+                                       "ignore_eos", "min_tokens", "priority",    "return_phases", "cache_prompt"};
+    json_t *chat = json_object();
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        const json_t *field = json_read_field(json, same[i]);
+        if (field) json_object_set(chat, same[i], (json_t *)field);
+    }
+    if (read_messages(chat, json, fault) && read_tools(chat, json, fault) && read_tool_choice(chat, json, fault) &&
+        read_stops(chat, json, fault) && read_thinking(chat, json, fault))
+        return chat;
+    json_decref(chat);
+    return NULL;
+}
+
+struct api_prompt *messages_request_prompt(const struct api_server *api, const json_t *chat, struct api_fault *fault) {
+    struct api_prompt *prompt = NULL;
+    size_t n_bytes;
+    char *text = json_read_dump(chat, &n_bytes);
+    if (text)
+        prompt = chat_request_prompt(api, chat, text, n_bytes, fault);
+    else
+        api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
+    mem_free(text);
+    return prompt;
+}
+
+/* What Anthropic's API asks for beyond OpenAI's. */
+static bool check(const struct api_server *api, const json_t *json, const struct api_params *params,
+                  struct api_fault *fault) {
+    const json_t *messages = json_read_field(json, "messages");
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    if (params->max_tokens < 1)
+        return api_fault_set(fault, 400, NULL, "max_tokens", "'max_tokens' must be given and at least 1");
+    if (text_field(last, "role") && strcmp(text_field(last, "role"), "assistant") == 0)
+        return api_fault_set(fault, 400, "unsupported_parameter", "messages",
+                             "the last of 'messages' is the assistant's; an answer's beginning cannot be given");
+    if (params->model && !api_server_has_model(api, params->model, params->n_model))
+        return api_fault_set(fault, 404, "model_not_found", "model",
+                             "the model '%.200s' does not exist here; '%s' does", params->model,
+                             api->options.model_names[0]);
+    return true;
+}
+
+void messages_request_handle(struct api_server *api, struct http_exchange *exchange, int key_idx) {
+    struct api_fault fault = {0};
+    struct api_params params = {0};
+    struct api_prompt *prompt = NULL;
+    struct api_call *call = NULL;
+    size_t n_bytes;
+    const char *body = http_exchange_body(exchange, &n_bytes);
+    json_t *json = json_read_object(body, n_bytes, &fault);
+    json_t *chat = json ? messages_request_to_chat(json, &fault) : NULL;
+    if (chat && api_params_read(&params, chat, API_CHAT, tokenizer_n_vocab(api->tokenizer), &fault) &&
+        check(api, json, &params, &fault))
+        prompt = messages_request_prompt(api, chat, &fault);
+    json_decref(json);
+    if (prompt) {
+        call = api_call_open(api, exchange, chat, &params, prompt, 1, &messages_response, &fault);
+    } else {
+        api_params_deinit(&params);
+        json_decref(chat);
+    }
+    if (!call) {
+        api_fault_reply(&fault, API_ANTHROPIC, exchange);
+        return;
+    }
+    call->key_idx = key_idx;
+    api_call_start(call);
+}

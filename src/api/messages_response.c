@@ -1,0 +1,244 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api_response.h"
+
+/* The answers of /v1/messages: blocks of thinking, text and tool use; a stream is a row of named events.
+ * Source: Anthropic's API, as its Python client parses it. */
+
+enum open_block { OPEN_NONE, OPEN_THINKING, OPEN_TEXT, OPEN_TOOL };
+
+static void write_text_field(struct json_write *json, const char *key, const struct str *text) {
+    json_write_key(json, key);
+    json_write_text(json, text->ptr, text->n_bytes);
+}
+
+/* input_tokens counts what the cache did not hold. In a stream's first event nothing is known of the cache yet. */
+static void write_usage(struct json_write *json, const struct api_call *call, bool is_begin) {
+    struct api_usage usage = {.n_prompt = call->prompts[0].n_ids};
+    if (!is_begin) usage = api_call_usage(call);
+    json_write_key(json, "usage");
+    json_write_object(json);
+    json_write_field_int(json, "input_tokens", usage.n_prompt - usage.n_cached);
+    json_write_field_int(json, "output_tokens", usage.n_completion);
+    json_write_field_int(json, "cache_read_input_tokens", usage.n_cached);
+    json_write_field_int(json, "cache_creation_input_tokens", 0);
+    json_write_end_object(json);
+}
+
+static void write_stop(struct json_write *json, const struct api_choice *choice) {
+    static const char *const names[][2] = {{"length", "max_tokens"}, {"tool_calls", "tool_use"}, {"stop", "end_turn"}};
+    bool has_stop = choice->stop.found >= 0 && strcmp(choice->finish_reason, "stop") == 0;
+    const char *reason = has_stop ? "stop_sequence" : "end_turn";
+    for (size_t i = 0; !has_stop && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(choice->finish_reason, names[i][0]) == 0) reason = names[i][1];
+    json_write_field_text(json, "stop_reason", reason);
+    json_write_key(json, "stop_sequence");
+    if (has_stop) {
+        const struct stop_string *stop = &choice->stop.stops[choice->stop.found];
+        json_write_text(json, stop->ptr, stop->n_bytes);
+    } else {
+        json_write_null(json);
+    }
+}
+
+static void write_head(struct json_write *json, const struct api_call *call) {
+    json_write_object(json);
+    json_write_field_text(json, "id", call->id);
+    json_write_field_text(json, "type", "message");
+    json_write_field_text(json, "role", "assistant");
+    json_write_field_text(json, "model", call->api->options.model_names[0]);
+}
+
+/* ---- whole ---- */
+
+/* The model wrote the arguments: what is no object is told as text under one name, so that the answer stays JSON. */
+static void write_input(struct json_write *json, const struct str *arguments) {
+    json_t *input = json_loadb(arguments->ptr, arguments->n_bytes, JSON_ALLOW_NUL, NULL);
+    json_write_key(json, "input");
+    if (json_is_object(input)) {
+        json_write_raw(json, arguments->ptr, arguments->n_bytes);
+    } else {
+        json_write_object(json);
+        write_text_field(json, "arguments", arguments);
+        json_write_end_object(json);
+    }
+    json_decref(input);
+}
+
+static void write_blocks(struct json_write *json, const struct answer *answer) {
+    json_write_key(json, "content");
+    json_write_array(json);
+    if (answer->reasoning.n_bytes) {
+        json_write_object(json);
+        json_write_field_text(json, "type", "thinking");
+        write_text_field(json, "thinking", &answer->reasoning);
+        json_write_field_text(json, "signature", "");
+        json_write_end_object(json);
+    }
+    if (answer->text.n_bytes) {
+        json_write_object(json);
+        json_write_field_text(json, "type", "text");
+        write_text_field(json, "text", &answer->text);
+        json_write_end_object(json);
+    }
+    for (int i = 0; i < answer->n_calls; i++) {
+        json_write_object(json);
+        json_write_field_text(json, "type", "tool_use");
+        json_write_field_text(json, "id", answer->calls[i].id);
+        write_text_field(json, "name", &answer->calls[i].name);
+        write_input(json, &answer->calls[i].arguments);
+        json_write_end_object(json);
+    }
+    json_write_end_array(json);
+}
+
+static enum status write_whole(const struct api_call *call, struct str *out) {
+    const struct api_choice *choice = &call->prompts[0].choices[0];
+    struct json_write json;
+    json_write_init(&json, out);
+    write_head(&json, call);
+    write_blocks(&json, &choice->answer);
+    write_stop(&json, choice);
+    write_usage(&json, call, false);
+    json_write_end_object(&json);
+    return json_write_finish(&json);
+}
+
+/* ---- streamed ---- */
+
+/* An event with its type, open for its other fields. */
+static void begin_event(struct json_write *json, struct str *out, const char *type) {
+    api_response_begin_event(json, out, type);
+    json_write_object(json);
+    json_write_field_text(json, "type", type);
+}
+
+static enum status end_event(struct json_write *json) {
+    json_write_end_object(json);
+    return api_response_end_event(json);
+}
+
+static enum status write_first(const struct api_call *call, const struct api_prompt *prompt, int choice,
+                               struct str *out) {
+    struct json_write json;
+    (void)prompt, (void)choice;
+    begin_event(&json, out, "message_start");
+    json_write_key(&json, "message");
+    write_head(&json, call);
+    json_write_key(&json, "content");
+    json_write_array(&json);
+    json_write_end_array(&json);
+    json_write_field_null(&json, "stop_reason");
+    json_write_field_null(&json, "stop_sequence");
+    write_usage(&json, call, true);
+    json_write_end_object(&json);
+    return end_event(&json);
+}
+
+static enum status close_block(struct api_choice *choice, struct str *out) {
+    struct json_write json;
+    if (choice->block == OPEN_NONE) return STATUS_OK;
+    choice->block = OPEN_NONE;
+    begin_event(&json, out, "content_block_stop");
+    json_write_field_int(&json, "index", choice->n_blocks - 1);
+    return end_event(&json);
+}
+
+/* tool: NULL, or the call that the block is. */
+static enum status begin_block(struct api_choice *choice, enum open_block block, const struct answer_call *tool,
+                               struct str *out) {
+    static const char *const types[] = {[OPEN_THINKING] = "thinking", [OPEN_TEXT] = "text", [OPEN_TOOL] = "tool_use"};
+    struct json_write json;
+    if ((int)block == choice->block && !tool) return STATUS_OK;
+    enum status status = close_block(choice, out);
+    if (status) return status;
+    choice->block = (int)block;
+    begin_event(&json, out, "content_block_start");
+    json_write_field_int(&json, "index", choice->n_blocks++);
+    json_write_key(&json, "content_block");
+    json_write_object(&json);
+    json_write_field_text(&json, "type", types[block]);
+    if (tool) {
+        json_write_field_text(&json, "id", tool->id);
+        write_text_field(&json, "name", &tool->name);
+        json_write_key(&json, "input");
+        json_write_object(&json);
+        json_write_end_object(&json);
+    } else {
+        json_write_field_text(&json, types[block], "");
+        if (block == OPEN_THINKING) json_write_field_text(&json, "signature", "");
+    }
+    json_write_end_object(&json);
+    return end_event(&json);
+}
+
+static enum status write_delta(const struct api_choice *choice, const char *type, const char *key,
+                               const struct str *text, struct str *out) {
+    struct json_write json;
+    begin_event(&json, out, "content_block_delta");
+    json_write_field_int(&json, "index", choice->n_blocks - 1);
+    json_write_key(&json, "delta");
+    json_write_object(&json);
+    json_write_field_text(&json, "type", type);
+    write_text_field(&json, key, text);
+    json_write_end_object(&json);
+    return end_event(&json);
+}
+
+static enum status write_call(struct api_choice *choice, const struct answer_call *call, struct str *out) {
+    enum status status = call->is_told ? STATUS_OK : begin_block(choice, OPEN_TOOL, call, out);
+    if (!status && call->arguments.n_bytes)
+        status = write_delta(choice, "input_json_delta", "partial_json", &call->arguments, out);
+    return status;
+}
+
+static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int idx, int token_idx,
+                               struct str *out) {
+    struct api_choice *choice = &prompt->choices[idx];
+    const struct answer *answer = &choice->answer;
+    enum status status = STATUS_OK;
+    (void)call, (void)token_idx;
+    /* A call that goes on keeps its block; of one piece, its rest comes before what follows it. */
+    int i = 0;
+    for (; !status && i < answer->n_calls && answer->calls[i].is_told; i++)
+        status = write_call(choice, &answer->calls[i], out);
+    if (!status && answer->reasoning.n_bytes) {
+        status = begin_block(choice, OPEN_THINKING, NULL, out);
+        if (!status) status = write_delta(choice, "thinking_delta", "thinking", &answer->reasoning, out);
+    }
+    if (!status && answer->text.n_bytes) {
+        status = begin_block(choice, OPEN_TEXT, NULL, out);
+        if (!status) status = write_delta(choice, "text_delta", "text", &answer->text, out);
+    }
+    for (; !status && i < answer->n_calls; i++) status = write_call(choice, &answer->calls[i], out);
+    return status;
+}
+
+static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out) {
+    (void)call;
+    return close_block(&prompt->choices[choice], out);
+}
+
+static enum status write_last(const struct api_call *call, struct str *out) {
+    struct json_write json;
+    begin_event(&json, out, "message_delta");
+    json_write_key(&json, "delta");
+    json_write_object(&json);
+    write_stop(&json, &call->prompts[0].choices[0]);
+    json_write_end_object(&json);
+    write_usage(&json, call, false);
+    enum status status = end_event(&json);
+    if (status) return status;
+    begin_event(&json, out, "message_stop");
+    return end_event(&json);
+}
+
+const struct api_response messages_response = {.id_prefix = "msg_",
+                                               .shape = API_ANTHROPIC,
+                                               .kind = API_CHAT,
+                                               .write_whole = write_whole,
+                                               .write_first = write_first,
+                                               .write_piece = write_piece,
+                                               .write_end = write_end,
+                                               .write_last = write_last};

@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# clients: the openai and anthropic Python packages as they come from pip, against the server: answers, streams, usage,
+# and every refusal as the exception class that their users catch.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+
+model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
+if [ ! -e "$model" ]; then
+    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
+    exit 77
+fi
+if ! python=$(scripts/venv --find clients); then
+    echo "the environment clients is not made (scripts/venv clients): not tested"
+    exit 77
+fi
+KVICK=${KVICK:-build/release/kvick} "$python" - <<'PY'
+import sys
+import traceback
+
+sys.path.insert(0, "tests/support")
+from kvick_server import SLOW, KvickServer
+import anthropic
+import openai
+
+FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
+GREEDY = {"model": "smollm2", "messages": FRANCE, "max_tokens": 16, "temperature": 0}
+
+
+def raised(kind, call):
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+# ---- openai ----
+
+def openai_chat_whole_and_streamed(o):
+    whole = o.chat.completions.create(**GREEDY)
+    assert whole.choices[0].message.role == "assistant" and whole.choices[0].message.content, whole
+    assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens, whole
+    pieces, usage, reasons = [], None, []
+    for chunk in o.chat.completions.create(**GREEDY, stream=True, stream_options={"include_usage": True}):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            pieces.append(choice.delta.content or "")
+            reasons += [choice.finish_reason] if choice.finish_reason else []
+    assert "".join(pieces) == whole.choices[0].message.content and reasons == [whole.choices[0].finish_reason]
+    assert (usage.prompt_tokens, usage.completion_tokens) == (whole.usage.prompt_tokens, whole.usage.completion_tokens)
+    assert usage.prompt_tokens_details.cached_tokens > 0, usage
+
+
+def openai_log_probabilities_and_choices(o):
+    answer = o.chat.completions.create(**dict(GREEDY, max_tokens=3, logprobs=True, top_logprobs=2, n=2, seed=1))
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    for choice in answer.choices:
+        content = choice.logprobs.content
+        assert len(content) == 3 and all(len(one.top_logprobs) == 2 for one in content), content
+        assert "".join(bytes(one.bytes).decode() for one in content) == choice.message.content
+
+
+def openai_completions(o):
+    answer = o.completions.create(model="smollm2", prompt=["One, two,", "Red, green,"], max_tokens=4, temperature=0)
+    assert [choice.index for choice in answer.choices] == [0, 1] and all(choice.text for choice in answer.choices)
+    streamed = ["", ""]
+    for chunk in o.completions.create(model="smollm2", prompt=["One, two,", "Red, green,"], max_tokens=4, temperature=0,
+                                      stream=True):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.text
+    assert streamed == [choice.text for choice in answer.choices], streamed
+
+
+def openai_embeddings(o):
+    texts = ["The cat sat on the mat.", "A cat is sitting on a mat.", "Interest rates rose by two points."]
+    answer = o.embeddings.create(model="smollm2", input=texts, encoding_format="float")
+    vectors = [one.embedding for one in answer.data]
+    assert [one.index for one in answer.data] == [0, 1, 2] and all(len(v) == 576 for v in vectors)
+    assert all(abs(sum(x * x for x in v) - 1) < 1e-5 for v in vectors)
+    dot = [sum(x * y for x, y in zip(vectors[0], vectors[i])) for i in (1, 2)]
+    assert dot[0] > dot[1], dot
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens > 10, answer.usage
+    packed = o.embeddings.create(model="smollm2", input=texts[2]).data[0].embedding  # the client asks for base64
+    assert max(abs(x - y) for x, y in zip(packed, vectors[2], strict=True)) < 1e-8
+    assert o.embeddings.create(model="smollm2", input=[[1, 2, 3], [4]]).usage.prompt_tokens == 4
+    for wrong in ({"input": []}, {"input": ""}, {"input": "x", "dimensions": 5}, {"input": [[7] * 300]},
+                  {"input": "x", "encoding_format": "int8"}):
+        raised(openai.BadRequestError, lambda: o.embeddings.create(model="smollm2", **wrong))
+
+
+def openai_models(o):
+    assert [model.id for model in o.models.list()] == ["smollm2"]
+
+
+def openai_errors_have_their_classes(o):
+    error = raised(openai.BadRequestError, lambda: o.chat.completions.create(**dict(GREEDY, temperature=5)))
+    assert error.param == "temperature" and "temperature" in error.message, error
+    error = raised(openai.BadRequestError,
+                   lambda: o.completions.create(model="smollm2", prompt=[7] * 300, max_tokens=1, stream=True))
+    assert error.code == "context_length_exceeded", error
+    assert raised(openai.NotFoundError,
+                  lambda: o.chat.completions.create(**dict(GREEDY, model="x"))).code == "model_not_found"
+    raised(openai.NotFoundError, lambda: o.images.generate(prompt="x"))
+    raised(openai.AuthenticationError, lambda: o.with_options(api_key="wrong").models.list())
+
+
+# ---- anthropic ----
+
+# This client has no argument for the temperature any more; those before it had one.
+CLAUDE = {"model": "smollm2", "max_tokens": 16, "messages": FRANCE, "extra_body": {"temperature": 0}}
+
+
+def anthropic_whole_and_streamed(a):
+    whole = a.messages.create(**CLAUDE)
+    assert whole.role == "assistant" and [block.type for block in whole.content] == ["text"], whole
+    assert whole.stop_reason in ("end_turn", "max_tokens") and whole.stop_sequence is None, whole
+    with a.messages.stream(**CLAUDE) as stream:
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert text == whole.content[0].text == final.content[0].text and final.stop_reason == whole.stop_reason, final
+    assert final.usage.cache_read_input_tokens > 0 and final.usage.output_tokens == whole.usage.output_tokens, final
+    assert sum((final.usage.input_tokens, final.usage.cache_read_input_tokens)) == sum(
+        (whole.usage.input_tokens, whole.usage.cache_read_input_tokens)), (final, whole)
+
+
+def anthropic_limits_and_stops(a):
+    assert a.messages.create(**dict(CLAUDE, max_tokens=2)).stop_reason == "max_tokens"
+    whole = a.messages.create(**CLAUDE).content[0].text
+    stopped = a.messages.create(**CLAUDE, stop_sequences=[whole[5:9]])
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", whole[5:9]), stopped
+    assert stopped.content[0].text == whole[:whole.find(whole[5:9])], stopped
+
+
+def anthropic_forms_of_a_conversation(a):
+    def count(**more):
+        return a.messages.count_tokens(**dict({"model": "smollm2", "messages": FRANCE}, **more)).input_tokens
+    usage = a.messages.create(**CLAUDE, system="Be brief.").usage
+    assert count(system="Be brief.") == usage.input_tokens + usage.cache_read_input_tokens
+    assert count(system=[{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]) == count(system="Be brief.")
+    parts = [{"type": "text", "text": "What is the capital"}, {"type": "text", "text": " of France?"}]
+    assert count(messages=[{"role": "user", "content": parts}]) == count()
+    turns = FRANCE + [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""},
+                                                        {"type": "text", "text": "Paris."}]},
+                      {"role": "user", "content": "And of Spain?"}]
+    assert count(messages=turns) > count()
+
+
+def anthropic_errors_have_their_classes(a):
+    for wrong in ({"max_tokens": 0}, {"extra_body": {"temperature": 5}}, {"messages": []}, {"stop_sequences": [""]},
+                  {"messages": FRANCE + [{"role": "assistant", "content": "Par"}]}, {"tools": [{"name": "x"}]},
+                  {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
+                  {"messages": [{"role": "user", "content": "word " * 400}]}):
+        error = raised(anthropic.BadRequestError, lambda: a.messages.create(**dict(CLAUDE, **wrong)))
+        assert error.body["error"]["type"] == "invalid_request_error", error
+    raised(anthropic.NotFoundError, lambda: a.messages.create(**dict(CLAUDE, model="x")))
+    raised(anthropic.AuthenticationError, lambda: a.with_options(api_key="wrong").messages.create(**CLAUDE))
+
+
+n_passed = n_failed = 0
+server = KvickServer("--api-key", "secret")
+client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="secret", max_retries=0,
+                       timeout=60 * SLOW)
+claude = anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="secret", max_retries=0,
+                             timeout=60 * SLOW)
+tests = [(openai_chat_whole_and_streamed, client), (openai_log_probabilities_and_choices, client),
+         (openai_completions, client), (openai_embeddings, client), (openai_models, client), (openai_errors_have_their_classes, client),
+         (anthropic_whole_and_streamed, claude), (anthropic_limits_and_stops, claude),
+         (anthropic_forms_of_a_conversation, claude), (anthropic_errors_have_their_classes, claude)]
+for test, with_client in tests:
+    try:
+        test(with_client)
+        n_passed += 1
+        print(f"ok   {test.__name__}", flush=True)
+    except Exception:
+        n_failed += 1
+        print(f"FAIL {test.__name__}", flush=True)
+        traceback.print_exc(file=sys.stdout)
+if server.stop() != 0:
+    n_failed += 1
+    print("FAIL the server's end")
+print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
+sys.exit(n_failed > 0)
+PY
