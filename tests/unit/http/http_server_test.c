@@ -41,7 +41,7 @@ static void on_slow_gone(void *owner) {
 
 static void go_on_slowly(struct fixture *fixture) {
     if (!fixture->slow || ++fixture->n_ticks % 150) return;
-    sse_send(fixture->slow, NULL, "more", 4);
+    http_exchange_send(fixture->slow, "data: more\n\n", 12);
     if (--fixture->n_slow_left) return;
     http_exchange_end(fixture->slow);
     fixture->slow = NULL;
