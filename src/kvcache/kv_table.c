@@ -278,6 +278,16 @@ void kv_table_publish(struct kv_table *table, struct prefix_tokens tokens) {
     }
 }
 
+void kv_table_publish_tail(struct kv_table *table, struct prefix_tokens tokens) {
+    struct kv_groups *groups = table->groups;
+    int entry = table->n_published, n = tokens.n_tokens - entry * groups->block_tokens;
+    if (!uses_index(table) || table->has_copy || n <= 0 || entry >= table->n_blocks) return;
+    block_id node = table->blocks[0][entry];
+    if (!prefix_index_publish_tail(&groups->index, &table->chain, tokens, node)) return;
+    for (int g = 1; g < groups->n_groups; g++)
+        if (entry >= table->first[g]) kv_groups_attach(groups, g, node, table->blocks[g][entry]);
+}
+
 /* ---- check ---- */
 
 static const char *check_entry(const struct kv_table *table, int group, int entry) {

@@ -76,6 +76,10 @@ WARN_UNUSED enum status kv_table_fork(struct kv_table *table, struct kv_table *p
  * it, as equal prefixes have equal bits. */
 void kv_table_publish(struct kv_table *table, struct prefix_tokens tokens);
 
+/* The same for the last block, which tokens fill in part; it is found where other tokens begin alike. The table writes
+ * nothing after it: it must be released. Does nothing if there is no such block. */
+void kv_table_publish_tail(struct kv_table *table, struct prefix_tokens tokens);
+
 /* Gives everything back; what was published stays findable. The table is then as after kv_table_start. */
 void kv_table_release(struct kv_table *table);
 

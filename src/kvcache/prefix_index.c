@@ -12,6 +12,7 @@ struct prefix_node {
     block_id first_child;    /* newest first */
     block_id next, prev;     /* siblings: children of one parent, or first blocks of one roots bucket */
     block_id next_in_bucket; /* by key */
+    int n_tokens;            /* block_tokens, or fewer: a tail */
     bool is_in;
 };
 
@@ -129,7 +130,8 @@ static block_id find_child(const struct prefix_index *index, block_id parent, co
     block_id block = index->buckets[bucket_of(index, key)];
     for (; block != BLOCK_NONE; block = index->nodes[block].next_in_bucket) {
         const struct prefix_node *node = &index->nodes[block];
-        if (node->parent != parent || memcmp(node->key, key, HASH_SHA256_BYTES) != 0) continue;
+        if (node->parent != parent || node->n_tokens < index->block_tokens) continue;
+        if (memcmp(node->key, key, HASH_SHA256_BYTES) != 0) continue;
         /* Below a first block the parent stands for the salt. */
         if (parent == BLOCK_NONE && memcmp(&node->salt, salt, sizeof *salt) != 0) continue;
         if (memcmp(content_of(index, block), index->wanted, index->content_bytes) == 0) return block;
@@ -233,7 +235,8 @@ static void find_partial(struct prefix_index *index, const struct prefix_chain *
     block_id block = *children_of(index, chain->tip.id, &chain->salt);
     for (int i = 0; i < PREFIX_MAX_SIBLINGS && block != BLOCK_NONE; i++, block = index->nodes[block].next) {
         if (chain->n_blocks == 0 && memcmp(&index->nodes[block].salt, &chain->salt, sizeof chain->salt) != 0) continue;
-        int n_common = n_common_tokens(content_of(index, block), index->wanted, n);
+        int n_held = index->nodes[block].n_tokens;
+        int n_common = n_common_tokens(content_of(index, block), index->wanted, n < n_held ? n : n_held);
         if (n_common <= match->n_partial_tokens) continue;
         match->partial_block = block;
         match->n_partial_tokens = n_common;
@@ -243,7 +246,9 @@ static void find_partial(struct prefix_index *index, const struct prefix_chain *
 static enum prefix_miss reason_of(const struct prefix_index *index, const uint8_t key[HASH_SHA256_BYTES],
                                   const struct prefix_match *match) {
     if (index->evicted_keys[bucket_of(index, key)] == key_bits(key)) return PREFIX_MISS_EVICTED;
-    return match->n_partial_tokens ? PREFIX_MISS_EDITED : PREFIX_MISS_NEW;
+    /* Where a tail agrees to its end nothing was edited. */
+    bool is_edited = match->n_partial_tokens && match->n_partial_tokens < index->nodes[match->partial_block].n_tokens;
+    return is_edited ? PREFIX_MISS_EDITED : PREFIX_MISS_NEW;
 }
 
 void prefix_index_lookup(struct prefix_index *index, struct prefix_chain *chain, struct prefix_tokens tokens,
@@ -269,6 +274,34 @@ void prefix_index_lookup(struct prefix_index *index, struct prefix_chain *chain,
     check_hard(index);
 }
 
+/* Drops tails of which index->wanted, n tokens, is a continuation. True if another block covers all of it. */
+static bool drop_covered_tails(struct prefix_index *index, const struct prefix_chain *chain, int n) {
+    block_id block = *children_of(index, chain->tip.id, &chain->salt), next;
+    for (int i = 0; i < PREFIX_MAX_SIBLINGS && block != BLOCK_NONE; i++, block = next) {
+        const struct prefix_node *node = &index->nodes[block];
+        next = node->next;
+        if (chain->n_blocks == 0 && memcmp(&node->salt, &chain->salt, sizeof chain->salt) != 0) continue;
+        int n_common =
+            n_common_tokens(content_of(index, block), index->wanted, n < node->n_tokens ? n : node->n_tokens);
+        if (n_common == n) return true;
+        if (n_common == node->n_tokens) drop_subtree(index, block);
+    }
+    return false;
+}
+
+/* Enters a block that holds the first n tokens of index->wanted. */
+static void enter(struct prefix_index *index, const struct prefix_chain *chain, block_id block, int n,
+                  const uint8_t key[HASH_SHA256_BYTES]) {
+    struct prefix_node *node = &index->nodes[block];
+    if (node->is_in) BUG("block %u is published with other content while it is findable", block);
+    *node =
+        (struct prefix_node){.salt = chain->salt, .parent = chain->tip.id, .first_child = BLOCK_NONE, .n_tokens = n};
+    memcpy(node->key, key, HASH_SHA256_BYTES);
+    memcpy(content_of(index, block), index->wanted, (size_t)n * PREFIX_TOKEN_BYTES);
+    link_node(index, block);
+    block_pool_set_findable(index->pool, block, true);
+}
+
 enum prefix_publish prefix_index_publish(struct prefix_index *index, struct prefix_chain *chain,
                                          struct prefix_tokens tokens, block_id block, block_id *out_twin) {
     *out_twin = BLOCK_NONE;
@@ -284,16 +317,25 @@ enum prefix_publish prefix_index_publish(struct prefix_index *index, struct pref
         *out_twin = twin;
         return PREFIX_PUBLISH_TWIN;
     }
-    struct prefix_node *node = &index->nodes[block];
-    if (node->is_in) BUG("block %u is published with other content while it is findable", block);
-    *node = (struct prefix_node){.salt = chain->salt, .parent = chain->tip.id, .first_child = BLOCK_NONE};
-    memcpy(node->key, key, sizeof key);
-    memcpy(content_of(index, block), index->wanted, index->content_bytes);
-    link_node(index, block);
-    block_pool_set_findable(index->pool, block, true);
+    (void)drop_covered_tails(index, chain, index->block_tokens); /* only a twin could cover it */
+    enter(index, chain, block, index->block_tokens, key);
     move_on(index, chain, block);
     check_hard(index);
     return PREFIX_PUBLISH_DONE;
+}
+
+bool prefix_index_publish_tail(struct prefix_index *index, const struct prefix_chain *chain,
+                               struct prefix_tokens tokens, block_id block) {
+    int first_pos = chain->n_blocks * index->block_tokens, n = tokens.n_tokens - first_pos;
+    uint8_t key[HASH_SHA256_BYTES];
+    REQUIRE(n >= 1 && n < index->block_tokens && block_pool_n_refs(index->pool, block) > 0);
+    if (is_stale(index, chain)) return false;
+    encode_tokens(index, tokens, first_pos, n);
+    if (drop_covered_tails(index, chain, n)) return false;
+    index->hash(chain->key, sizeof chain->key, index->wanted, (size_t)n * PREFIX_TOKEN_BYTES, key);
+    enter(index, chain, block, n, key);
+    check_hard(index);
+    return true;
 }
 
 void prefix_index_forget(struct prefix_index *index, block_id block) {
@@ -324,7 +366,10 @@ static const char *check_node(const struct prefix_index *index, block_id block) 
         if (memcmp(&parent->salt, &node->salt, sizeof node->salt) != 0) return "a block and its parent differ in salt";
         memcpy(parent_key, parent->key, sizeof parent_key);
     }
-    index->hash(parent_key, sizeof parent_key, content_of(index, block), index->content_bytes, key);
+    bool is_tail = node->n_tokens < index->block_tokens;
+    if (node->n_tokens < 1 || (is_tail && node->first_child != BLOCK_NONE)) return "a tail is empty or goes on";
+    index->hash(parent_key, sizeof parent_key, content_of(index, block), (size_t)node->n_tokens * PREFIX_TOKEN_BYTES,
+                key);
     if (memcmp(key, node->key, sizeof key) != 0) return "a block's key is not that of its tokens";
     if (!has_in_list(index, *children_of(index, node->parent, &node->salt), block))
         return "a block is not among its parent's children";

@@ -6,8 +6,9 @@
  * collision can serve other KV, and tenants with different salts never meet.
  * A prefix has one findable block. Who computes it a second time is told which it is (PREFIX_PUBLISH_TWIN).
  * Dropping a block drops all that continue it, so that what is findable can also be reached.
- * Thread: engine.   Memory: arrays sized at init, none afterwards. The pool is borrowed and must outlive the index.
- * Invariant: prefix_index_check; after every operation with KVICK_HARD. */
+ * The last block of a sequence that ended may be a tail: a leaf that holds fewer tokens and serves partial matches
+ * only. Thread: engine.   Memory: arrays sized at init, none afterwards. The pool is borrowed and must outlive the
+ * index. Invariant: prefix_index_check; after every operation with KVICK_HARD. */
 #ifndef KVICK_KVCACHE_PREFIX_INDEX_H
 #define KVICK_KVCACHE_PREFIX_INDEX_H
 
@@ -127,6 +128,12 @@ void prefix_index_move_back(const struct prefix_index *index, struct prefix_chai
  * PREFIX_PUBLISH_TWIN. */
 WARN_UNUSED enum prefix_publish prefix_index_publish(struct prefix_index *index, struct prefix_chain *chain,
                                                      struct prefix_tokens tokens, block_id block, block_id *out_twin);
+
+/* Makes block, in which the tokens after the chain end, findable for partial matches. The caller holds it and will not
+ * write it again. Tails that it goes on from are dropped. False: nothing has changed, as another block covers these
+ * tokens or the chain is stale.   Cost: PREFIX_MAX_SIBLINGS compares. */
+bool prefix_index_publish_tail(struct prefix_index *index, const struct prefix_chain *chain,
+                               struct prefix_tokens tokens, block_id block);
 
 /* Block and all that continue it are no longer findable; does nothing if it was not.   Cost: O(blocks dropped). */
 void prefix_index_forget(struct prefix_index *index, block_id block);

@@ -27,6 +27,7 @@ static void note_answer(const struct sequence *sequence, struct plan_state *stat
 
 void commit_retire(struct sequence *sequence, struct plan_state *state) {
     note_answer(sequence, state);
+    kv_table_publish_tail(&sequence->kv, (struct prefix_tokens){sequence->tokens, NULL, sequence->n_computed});
     kv_table_release(&sequence->kv);
     sequence->state = SEQ_FREE;
     for (int i = 0; i < state->n_sequences; i++) {

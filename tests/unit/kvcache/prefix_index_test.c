@@ -381,6 +381,76 @@ static void what_continues_a_dropped_block_is_dropped(void **state) {
     drop(cache);
 }
 
+/* As serve, and what is left of the last block stays findable; returns whether it does. */
+static bool serve_with_tail(struct cache *cache, const struct prefix_salt *salt, struct prefix_tokens prompt) {
+    struct sequence s = begin(cache, salt, prompt);
+    commit(cache, &s, prompt);
+    bool is_new = prefix_index_publish_tail(&cache->index, &s.chain, prompt, s.table[s.chain.n_blocks]);
+    end(cache, &s);
+    assert_null(prefix_index_check(&cache->index));
+    return is_new;
+}
+
+static int n_found_of(struct cache *cache, const struct prefix_salt *salt, struct prefix_tokens tokens,
+                      enum prefix_miss *out_miss) {
+    struct prefix_chain chain;
+    struct prefix_match match;
+    block_id blocks[MAX_BLOCKS];
+    prefix_index_start(&cache->index, salt, &chain);
+    prefix_index_lookup(&cache->index, &chain, tokens, MAX_BLOCKS, blocks, &match);
+    *out_miss = match.miss;
+    assert_int_equal(match.miss_pos, match.n_found_blocks * B + match.n_partial_tokens);
+    return match.miss_pos;
+}
+
+static void a_tail_is_found_as_far_as_it_goes(void **state) {
+    (void)state;
+    for (int h = 0; h < 2; h++) {
+        struct cache *cache = cache_with(MAX_BLOCKS, hashes[h]);
+        struct prefix_salt other = {{1}};
+        uint32_t ids[4 * B];
+        enum prefix_miss miss;
+        count_up(ids, 4 * B, 10);
+        assert_true(serve_with_tail(cache, NULL, tokens_of(ids, 2 * B + 2)));
+        assert_int_equal(cache->pool.n_reusable, 3);
+        assert_int_equal(n_found_of(cache, NULL, tokens_of(ids, 4 * B), &miss), 2 * B + 2);
+        assert_int_equal(miss, PREFIX_MISS_NEW);
+        assert_int_equal(n_found_of(cache, NULL, tokens_of(ids, 2 * B + 1), &miss), 2 * B + 1);
+        assert_int_equal(n_found_of(cache, &other, tokens_of(ids, 4 * B), &miss), 0);
+        ids[2 * B + 1]++;
+        assert_int_equal(n_found_of(cache, NULL, tokens_of(ids, 4 * B), &miss), 2 * B + 1);
+        assert_int_equal(miss, PREFIX_MISS_EDITED);
+        /* of the first block, where the salt is compared */
+        count_up(ids, 4 * B, 100);
+        assert_true(serve_with_tail(cache, &other, tokens_of(ids, 2)));
+        assert_int_equal(n_found_of(cache, &other, tokens_of(ids, 4 * B), &miss), 2);
+        assert_int_equal(n_found_of(cache, NULL, tokens_of(ids, 4 * B), &miss), 0);
+        drop(cache);
+    }
+}
+
+static void a_tail_gives_way_to_what_covers_it(void **state) {
+    (void)state;
+    for (int h = 0; h < 2; h++) {
+        struct cache *cache = cache_with(MAX_BLOCKS, hashes[h]);
+        uint32_t ids[4 * B];
+        count_up(ids, 4 * B, 10);
+        assert_true(serve_with_tail(cache, NULL, tokens_of(ids, B + 1)));
+        assert_false(serve_with_tail(cache, NULL, tokens_of(ids, B + 1)));
+        assert_int_equal(cache->index.n_findable, 2);
+        assert_true(serve_with_tail(cache, NULL, tokens_of(ids, B + 3))); /* in the shorter one's place */
+        assert_int_equal(cache->index.n_findable, 2);
+        assert_false(serve_with_tail(cache, NULL, tokens_of(ids, B + 2)));
+        ids[B]++;
+        assert_true(serve_with_tail(cache, NULL, tokens_of(ids, B + 2))); /* beside it */
+        assert_int_equal(cache->index.n_findable, 3);
+        ids[B]--;
+        assert_int_equal(serve(cache, NULL, tokens_of(ids, 2 * B)), B + 3);
+        assert_int_equal(cache->index.n_findable, 3); /* the full block instead of the tail */
+        drop(cache);
+    }
+}
+
 static void init_may_fail(void **state) {
     (void)state;
     struct block_pool pool;
@@ -422,6 +492,8 @@ int main(void) {
         cmocka_unit_test(a_preempted_sequence_finds_its_own_blocks),
         cmocka_unit_test(a_waiter_goes_on_from_the_last_published_block),
         cmocka_unit_test(what_continues_a_dropped_block_is_dropped),
+        cmocka_unit_test(a_tail_is_found_as_far_as_it_goes),
+        cmocka_unit_test(a_tail_gives_way_to_what_covers_it),
         cmocka_unit_test(init_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
