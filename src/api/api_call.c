@@ -390,6 +390,7 @@ static void on_choice_finished(struct api_prompt *prompt, const struct event *ev
                       "the form that '%s' demands cannot go on: %s", call->params.grammar_field, words);
     if (event->reason == FINISH_UNREAD && call->exchange) {
         struct http_exchange *exchange = call->exchange;
+        call->was_left = true; /* counted and logged as a client that went */
         end_exchange(call);
         http_exchange_abort(exchange); /* it did not read for so long: nothing more can be told */
     }

@@ -118,7 +118,7 @@ static void handle_metrics(void *owner, struct http_exchange *exchange, const ch
 
 /* The ids of a chat's or a completion's prompts, as the worker would make them. Small texts only: this runs on the
  * loop's thread, so a body is at most MAX_INLINE_BYTES. */
-#define MAX_INLINE_BYTES ((size_t)1 << 20)
+#define MAX_INLINE_BYTES ((size_t)256 << 10)
 
 static bool encode_inline(const struct api_server *api, struct api_prompt *prompt, bool is_chat, bool adds_special,
                           struct api_fault *fault) {

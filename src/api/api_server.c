@@ -103,7 +103,10 @@ enum status api_server_open(struct api_server *api, struct engine *engine, const
     request_metrics_init(&api->metrics, engine_max_context(engine));
     api->worker = mem_alloc(sizeof *api->worker);
     enum status status = api->worker ? STATUS_OK : STATUS_NOMEM;
-    if (!status) status = tokenize_worker_start(api->worker, api, api->options.max_calls);
+    if (!status && (status = tokenize_worker_start(api->worker, api, api->options.max_calls)) != STATUS_OK) {
+        mem_free(api->worker); /* nothing runs that could be stopped */
+        api->worker = NULL;
+    }
     if (!status) status = http_server_watch(api->http, api->worker->failures.event_fd, on_failures, api);
     if (!status) status = http_server_watch(api->http, engine_outbox(engine)->event_fd, on_events, api);
     if (!status) status = http_server_every(api->http, TICK_MS, on_tick, api);

@@ -5,9 +5,9 @@
 
 #include "base/mem.h"
 
-/* Depth of brackets outside of strings, before a recursive parser sees them. */
-static bool is_too_deep(const char *body, size_t n_bytes) {
-    int depth = 0;
+/* Brackets, commas and colons outside of strings, counted before a recursive parser sees them. */
+static bool check_size(const char *body, size_t n_bytes, struct api_fault *fault) {
+    int depth = 0, n_values = 1, n_nodes = 0;
     bool in_text = false;
     for (size_t i = 0; i < n_bytes; i++) {
         char c = body[i];
@@ -16,15 +16,23 @@ static bool is_too_deep(const char *body, size_t n_bytes) {
                 i++;
             else if (c == '"')
                 in_text = false;
-        } else if (c == '"') {
-            in_text = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > JSON_READ_MAX_DEPTH) return true;
-        } else if (c == '}' || c == ']') {
-            depth--;
+            continue;
         }
+        in_text = c == '"';
+        bool is_open = c == '{' || c == '[';
+        depth += is_open - (c == '}' || c == ']');
+        n_values += c == ',';
+        n_nodes += is_open || c == ':';
+        if (depth > JSON_READ_MAX_DEPTH)
+            return api_fault_set(fault, 400, NULL, NULL, "the body is nested deeper than %d levels",
+                                 JSON_READ_MAX_DEPTH);
+        if (n_values > JSON_READ_MAX_VALUES)
+            return api_fault_set(fault, 400, NULL, NULL, "the body has more than %d values", JSON_READ_MAX_VALUES);
+        if (n_nodes > JSON_READ_MAX_NODES)
+            return api_fault_set(fault, 400, NULL, NULL, "the body has more than %d lists, objects and names",
+                                 JSON_READ_MAX_NODES);
     }
-    return false;
+    return true;
 }
 
 json_t *json_read_object(const char *body, size_t n_bytes, struct api_fault *fault) {
@@ -33,10 +41,7 @@ json_t *json_read_object(const char *body, size_t n_bytes, struct api_fault *fau
         api_fault_set(fault, 400, NULL, NULL, "the body is empty; a JSON object is expected");
         return NULL;
     }
-    if (is_too_deep(body, n_bytes)) {
-        api_fault_set(fault, 400, NULL, NULL, "the body is nested deeper than %d levels", JSON_READ_MAX_DEPTH);
-        return NULL;
-    }
+    if (!check_size(body, n_bytes, fault)) return NULL;
     json_t *root = json_loadb(body, n_bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!root) {
         api_fault_set(fault, 400, NULL, NULL, "the body is no valid JSON: %s (line %d, column %d)", error.text,

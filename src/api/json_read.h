@@ -10,9 +10,12 @@
 #include "api/api_fault.h"
 
 #define JSON_READ_MAX_DEPTH 100
+/* What parsing costs is bounded before it begins: it happens on the event loop, and small values take much memory. */
+#define JSON_READ_MAX_VALUES (1 << 18)
+#define JSON_READ_MAX_NODES (1 << 16) /* lists, objects and names */
 
-/* The body as an object; the caller's reference. NULL: fault tells (not UTF-8, no JSON, too deep, no object, duplicate
- * names). */
+/* The body as an object; the caller's reference. NULL: fault tells (not UTF-8, no JSON, too deep, too many values, no
+ * object, duplicate names). */
 WARN_UNUSED json_t *json_read_object(const char *body, size_t n_bytes, struct api_fault *fault);
 
 /* The field, or NULL if it is absent or null. */

@@ -221,7 +221,8 @@ enum status trace_read(struct trace *trace, const char *path, struct status_note
     *trace = (struct trace){0};
     enum status status = file_map_open(&map, path, note);
     if (status) return status;
-    struct reader reader = {trace, (const char *)map.bytes, (const char *)map.bytes + map.n_bytes, 0, note};
+    const char *text = map.n_bytes ? (const char *)map.bytes : ""; /* an empty file has no address */
+    struct reader reader = {trace, text, text + map.n_bytes, 0, note};
     while (!status && reader.at < reader.end) status = read_line(&reader);
     if (!status && trace->n_requests == 0) status = status_fail(note, STATUS_FORMAT, "holds no request");
     file_map_close(&map);

@@ -1,5 +1,6 @@
 #include "http/http_exchange.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -25,8 +26,12 @@ void http_exchange_drop(struct http_exchange *exchange) {
 
 /* evhttp frees the connection, by itself or because we asked. */
 static void on_connection_freed(struct evhttp_connection *connection, void *owner) {
+    struct http_exchange *exchange = owner;
+    struct evhttp_request *request = exchange->request;
     (void)connection;
-    http_exchange_drop(owner);
+    http_exchange_drop(exchange);
+    /* On an error of the socket evhttp takes an unanswered request off its connection and leaves it to us. */
+    if (!evhttp_request_get_connection(request)) evhttp_request_free(request);
 }
 
 /* The client closed its side. Seen although evhttp reads nothing while a reply is awaited. */
@@ -49,18 +54,19 @@ static int hex_of(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* NULL: no memory, or a path that stands for none (a bad escape, a NUL). */
+/* A path that stands for none (a bad escape, a NUL) stays as it is, and so finds no route. NULL: no memory. */
 static char *decode_path(const char *path) {
-    char *out = mem_alloc(strlen(path) + 1), *end = out;
+    size_t n = strlen(path);
+    char *out = mem_alloc(n + 1), *end = out;
     if (!out) return NULL;
-    for (; *path; path++) {
-        int high = *path == '%' ? hex_of(path[1]) : 0, low = *path == '%' && high >= 0 ? hex_of(path[2]) : 0;
-        if (high < 0 || low < 0 || (*path == '%' && high == 0 && low == 0)) {
-            mem_free(out);
-            return NULL;
+    for (const char *in = path; *in; in++) {
+        int high = *in == '%' ? hex_of(in[1]) : 0, low = *in == '%' && high >= 0 ? hex_of(in[2]) : 0;
+        if (high < 0 || low < 0 || (*in == '%' && high == 0 && low == 0)) {
+            memcpy(out, path, n + 1);
+            return out;
         }
-        *end++ = *path == '%' ? (char)(high * 16 + low) : *path;
-        if (*path == '%') path += 2;
+        *end++ = *in == '%' ? (char)(high * 16 + low) : *in;
+        if (*in == '%') in += 2;
     }
     *end = 0;
     return out;
@@ -195,6 +201,12 @@ void http_exchange_reply(struct http_exchange *exchange, int code, const char *c
     REQUIRE(!exchange->is_started && !exchange->is_over);
     if (content_type) http_exchange_set_header(exchange, "Content-Type", content_type);
     exchange->is_over = true;
+    if (evhttp_request_get_command(exchange->request) == EVHTTP_REQ_HEAD) {
+        char length[24]; /* of what GET would bring: evhttp itself says no length here, but would send the body */
+        snprintf(length, sizeof length, "%zu", n_bytes);
+        http_exchange_set_header(exchange, "Content-Length", length);
+        n_bytes = 0;
+    }
     if (n_bytes && evbuffer_add(out, body, n_bytes) != 0) {
         http_exchange_abort(exchange); /* no memory: a broken connection, not a wrong reply */
         return;
@@ -202,11 +214,17 @@ void http_exchange_reply(struct http_exchange *exchange, int code, const char *c
     evhttp_send_reply(exchange->request, code, reason_of(code), NULL);
 }
 
+/* evhttp reads on while it writes, without end and into memory, and takes silence for a time-out. */
+static void stop_reading(const struct http_exchange *exchange) {
+    bufferevent_disable(evhttp_connection_get_bufferevent(exchange->connection), EV_READ);
+}
+
 void http_exchange_start(struct http_exchange *exchange, int code, const char *content_type) {
     REQUIRE(!exchange->is_started && !exchange->is_over);
     http_exchange_set_header(exchange, "Content-Type", content_type);
     exchange->is_started = true;
     evhttp_send_reply_start(exchange->request, code, reason_of(code));
+    stop_reading(exchange);
 }
 
 void http_exchange_send(struct http_exchange *exchange, const char *bytes, size_t n_bytes) {
@@ -215,6 +233,7 @@ void http_exchange_send(struct http_exchange *exchange, const char *bytes, size_
     struct evbuffer *chunk = evbuffer_new();
     if (chunk && evbuffer_add(chunk, bytes, n_bytes) == 0) evhttp_send_reply_chunk(exchange->request, chunk);
     if (chunk) evbuffer_free(chunk);
+    stop_reading(exchange);
 }
 
 void http_exchange_end(struct http_exchange *exchange) {

@@ -6,6 +6,8 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@
 #define MAX_HEADER_BYTES (64 << 10)
 #define BACKLOG 1024
 #define FULL_CHECK_MS 50
+#define OWN_DESCRIPTORS 32 /* of the process beside connections */
 
 struct watch {
     struct event *event;
@@ -110,6 +113,27 @@ static void check_connections(void *owner) {
     pause_listeners(server, server->n_connections >= server->limits.max_connections);
 }
 
+/* The system has no descriptor or memory left for another connection: it waits in the backlog like one too many. */
+static void on_accept_error(struct evconnlistener *listener, void *owner) {
+    struct http_server *server = owner;
+    (void)listener;
+    server->n_connections = server->limits.max_connections;
+    pause_listeners(server, true);
+}
+
+/* As many connections as asked for, or as descriptors allow. */
+static void fit_descriptors(struct http_limits *limits) {
+    struct rlimit files;
+    rlim_t wanted = (rlim_t)limits->max_connections + OWN_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return;
+    files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0 || getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted)
+        return;
+    limits->max_connections = files.rlim_cur > OWN_DESCRIPTORS ? (int)(files.rlim_cur - OWN_DESCRIPTORS) : 1;
+    log_line(LOG_WARN, "%llu file descriptors are allowed: at most %d connections at a time",
+             (unsigned long long)files.rlim_cur, limits->max_connections);
+}
+
 static struct bufferevent *open_stream(struct event_base *base, void *owner) {
     struct http_server *server = owner;
     struct bufferevent *stream;
@@ -122,19 +146,35 @@ static struct bufferevent *open_stream(struct event_base *base, void *owner) {
         stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
     }
     if (!stream) return NULL;
+    /* evhttp bounds what it parses, not what it keeps unparsed: a chunk's size without an end, a next request. A whole
+     * chunk must fit. */
+    bufferevent_setwatermark(stream, EV_READ, 0, server->limits.max_body_bytes + MAX_HEADER_BYTES);
     server->n_connections++;
     check_connections(server);
     return stream;
 }
 
+/* Where a body ends must not depend on who reads: a proxy in front would take the rest for another request. */
+static bool has_clear_end(const struct http_exchange *exchange) {
+    const char *coding = http_exchange_header(exchange, "Transfer-Encoding");
+    return http_exchange_n_headers(exchange, "Content-Length") <= 1 &&
+           http_exchange_n_headers(exchange, "Transfer-Encoding") <= 1 &&
+           (!coding || strcasecmp(coding, "chunked") == 0);
+}
+
 static void on_request(struct evhttp_request *request, void *owner) {
+    static const char unclear[] = "the end of the body is not clear\n";
     struct http_server *server = owner;
     struct http_exchange *exchange =
         http_exchange_open(server, server->base, request, &server->exchanges, &server->n_exchanges);
-    if (exchange)
+    if (!exchange) {
+        evhttp_send_reply(request, 503, "Service Unavailable", NULL); /* no memory */
+    } else if (!has_clear_end(exchange)) {
+        http_exchange_set_header(exchange, "Connection", "close");
+        http_exchange_reply(exchange, 400, "text/plain", unclear, sizeof unclear - 1);
+    } else {
         server->handle(server->owner, exchange);
-    else
-        evhttp_send_reply(request, 400, "Bad Request", NULL); /* a path that cannot be decoded, or no memory */
+    }
 }
 
 void http_server_forget(struct http_server *server, struct http_exchange *exchange) {
@@ -202,6 +242,7 @@ enum status http_server_create(struct http_server **out_server, const struct htt
     *out_server = NULL;
     if (!server) return status_fail(note, STATUS_NOMEM, "no memory for the HTTP server");
     server->limits = *limits;
+    fit_descriptors(&server->limits);
     server->handle = handle;
     server->owner = owner;
     if (tls) server->tls_files = *tls;
@@ -246,6 +287,7 @@ static enum status add_listener(struct http_server *server, int fd, struct statu
         return status_fail(note, STATUS_LIMIT, "more than %d addresses to listen on", MAX_LISTENERS);
     struct evhttp_bound_socket *bound = evhttp_accept_socket_with_handle(server->http, fd);
     if (!bound) return status_fail(note, STATUS_NOMEM, "no memory for a listener");
+    evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(bound), on_accept_error);
     server->ports[server->n_listeners] = port_of(fd);
     server->listeners[server->n_listeners++] = bound;
     return STATUS_OK;

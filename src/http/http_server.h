@@ -1,7 +1,8 @@
 /* http_server: HTTP/1.1 on one thread: an event loop, its listeners, its limits. Knows no LLM.
  *
  * Thread: the one that calls http_server_run; everything but http_server_stop belongs to it.
- * Limits: max_connections are held at a time (later ones wait in the backlog), a body is at most max_body_bytes and
+ * Limits: max_connections, or fewer where file descriptors are, are held at a time (later ones wait in the backlog), a
+ * body is at most max_body_bytes and
  * headers 64 kB, and a connection that neither sends nor takes bytes for idle_s is closed, so memory is bounded by
  * max_connections * (max_body_bytes + what handlers send). */
 #ifndef KVICK_HTTP_HTTP_SERVER_H

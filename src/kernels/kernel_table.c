@@ -10,7 +10,10 @@ void kernel_table_choose(struct kernel_table *table, unsigned tiers) {
         table->op_name = op_name##_##tier;                                                                             \
         table->op_name##_tier = #tier;                                                                                 \
     }
-#if defined(__x86_64__)
+#if defined(KVICK_SCALAR_ONLY)
+#define KERNEL_X86(op_name, tier)
+#define KERNEL_ARM(op_name, tier)
+#elif defined(__x86_64__)
 #define KERNEL_X86 KERNEL
 #define KERNEL_ARM(op_name, tier)
 #else

@@ -11,7 +11,10 @@
 #define OP(op, type) typedef type kernel_type_##op;
 #include "kernels/ops.inc"
 #undef OP
-#if defined(__x86_64__)
+#if defined(KVICK_SCALAR_ONLY)
+#define KERNEL_X86(op, tier)
+#define KERNEL_ARM(op, tier)
+#elif defined(__x86_64__)
 #define KERNEL_X86(op, tier) kernel_type_##op op##_##tier;
 #define KERNEL_ARM(op, tier)
 #else

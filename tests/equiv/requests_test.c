@@ -289,7 +289,6 @@ static void what_makes_no_sense_is_named(void **state) {
     request = request_run_make(9, 4);
     request->n_choices = 0;
     request_run_expect_refusal(engine, request, STATUS_LIMIT, "n 0");
-    request->n_choices = 0;
     assert_null(engine_client_make_choices(request_run_prompt, 9, 4, REQUEST_MAX_CHOICES + 1));
     engine_destroy(&engine);
 }

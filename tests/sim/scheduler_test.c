@@ -91,6 +91,7 @@ static void random_lives(void **state) {
     uint64_t seed = asked ? strtoull(asked, NULL, 10) : 1;
     long n_steps = 0;
     for (int round = 0; round < 8; round++) {
+        if (test_is_slow_build() && round % 4 != 3) continue; /* one of plenty, one of every shortage */
         struct sim_world world;
         struct sim_options options = ordinary();
         options.has_index = round & 1;
@@ -119,7 +120,7 @@ static void random_lives(void **state) {
         n_steps += world.n_steps;
         sim_close(&world);
     }
-    assert_true(n_steps >= 100000);
+    assert_true(n_steps >= (test_is_slow_build() ? 20000 : 100000));
 }
 
 int main(void) {

@@ -101,11 +101,13 @@ static void endless_templates_are_stopped(void **state) {
         "{{ 9**9**9**9 }}",
         "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
     };
+    /* 1 s is the promise on an idle machine; the suites run side by side. */
+    int64_t max_s = test_is_slow_build() ? 30 : 5;
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
         int64_t start_ns = clock_now_ns();
         expect_error(sources[i], HI, STATUS_LIMIT, "chat template: line 1: ");
-        /* 1 s is the promise on an idle machine; the suites run side by side. */
-        if (clock_now_ns() - start_ns > 5000000000) fail_msg("%s: took more than 5 s", sources[i]);
+        if (clock_now_ns() - start_ns > max_s * 1000000000)
+            fail_msg("%s: took more than %d s", sources[i], (int)max_s);
     }
 }
 

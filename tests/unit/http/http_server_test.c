@@ -21,6 +21,8 @@ struct fixture {
     struct thread thread;
     int port;
     struct http_exchange *held; /* a request that is not answered */
+    struct http_exchange *slow; /* a stream that gets an event every 1.5 s */
+    int n_slow_left, n_ticks;
     atomic_int n_held, n_gone;
     atomic_bool must_answer;
 };
@@ -31,8 +33,23 @@ static void on_gone(void *owner) {
     atomic_fetch_add(&fixture->n_gone, 1);
 }
 
+static void on_slow_gone(void *owner) {
+    struct fixture *fixture = owner;
+    fixture->slow = NULL;
+    atomic_fetch_add(&fixture->n_gone, 1);
+}
+
+static void go_on_slowly(struct fixture *fixture) {
+    if (!fixture->slow || ++fixture->n_ticks % 150) return;
+    http_exchange_send(fixture->slow, "data: more\n\n", 12);
+    if (--fixture->n_slow_left) return;
+    http_exchange_end(fixture->slow);
+    fixture->slow = NULL;
+}
+
 static void on_tick(void *owner) {
     struct fixture *fixture = owner;
+    go_on_slowly(fixture);
     if (!fixture->held || !atomic_load(&fixture->must_answer)) return;
     http_exchange_reply(fixture->held, 200, "text/plain", "late", 4);
     fixture->held = NULL;
@@ -65,6 +82,12 @@ static void handle(void *owner, struct http_exchange *exchange) {
         send_event(exchange, NULL, "one");
         send_event(exchange, "named", "two");
         http_exchange_end(exchange);
+    } else if (strcmp(path, "/slow") == 0) {
+        fixture->slow = exchange;
+        fixture->n_slow_left = 2;
+        http_exchange_on_gone(exchange, on_slow_gone, fixture);
+        sse_start(exchange);
+        atomic_fetch_add(&fixture->n_held, 1);
     } else if (strcmp(path, "/hold") == 0) {
         fixture->held = exchange;
         http_exchange_on_gone(exchange, on_gone, fixture);
@@ -205,6 +228,80 @@ static void a_long_wait_for_the_reply_is_no_idle_connection(void **state) {
     stop(&fixture);
 }
 
+static void a_stream_that_pauses_is_not_cut(void **state) {
+    struct fixture fixture;
+    char reply[4000];
+    (void)state;
+    start(&fixture, 16, 1);
+    int fd = connect_to(&fixture);
+    say(fd, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
+    receive(fd, reply, sizeof reply, "\r\n0\r\n\r\n", 5000);
+    assert_non_null(strstr(reply, "\r\n0\r\n\r\n"));
+    assert_int_equal(atomic_load(&fixture.n_gone), 0);
+    say(fd, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+    receive(fd, reply, sizeof reply, "GET", 2000);
+    assert_non_null(strstr(reply, "200 OK"));
+    close(fd);
+    stop(&fixture);
+}
+
+static void what_comes_during_a_stream_is_not_collected(void **state) {
+    static const char junk[1 << 16];
+    struct fixture fixture;
+    size_t n_taken = 0;
+    (void)state;
+    start(&fixture, 16, 5);
+    int fd = connect_to(&fixture);
+    say(fd, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(wait_for(&fixture.n_held, 1));
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    while (n_taken < ((size_t)64 << 20) && poll(&wait, 1, 300) > 0) {
+        ssize_t n = send(fd, junk, sizeof junk, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) break;
+        n_taken += (size_t)n;
+    }
+    assert_true(n_taken < (size_t)64 << 20); /* what the sockets hold, no more */
+    close(fd);
+    assert_true(wait_for(&fixture.n_gone, 1));
+    stop(&fixture);
+}
+
+static void head_brings_the_length_and_no_body(void **state) {
+    struct fixture fixture;
+    char reply[2000];
+    (void)state;
+    start(&fixture, 16, 5);
+    int fd = connect_to(&fixture);
+    say(fd, "HEAD /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+    receive(fd, reply, sizeof reply, "GET", 2000);
+    assert_non_null(strstr(reply, "404 Not Found"));
+    assert_non_null(strstr(reply, "Content-Length: 8\r\n"));
+    assert_non_null(strstr(reply, "\r\n\r\nHTTP/1.1 200 OK")); /* at once after the first headers */
+    close(fd);
+    stop(&fixture);
+}
+
+static void a_body_whose_end_is_unclear_is_refused(void **state) {
+    static const char *const bad[] = {"Content-Length: 3\r\nContent-Length: 4", "Transfer-Encoding: gzip",
+                                      "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+                                      "Content-Length: 3\r\nTransfer-Encoding: chunked"};
+    struct fixture fixture;
+    char request[300], reply[2000];
+    (void)state;
+    start(&fixture, 16, 5);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        int fd = connect_to(&fixture);
+        snprintf(request, sizeof request, "POST /echo HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n3\r\nabc\r\n0\r\n\r\n", bad[i]);
+        say(fd, request);
+        receive(fd, reply, sizeof reply, NULL, 2000);
+        assert_non_null(strstr(reply, "400 Bad Request"));
+        assert_null(strstr(reply, "200 OK"));
+        assert_non_null(strstr(reply, "Connection: close"));
+        close(fd);
+    }
+    stop(&fixture);
+}
+
 static void more_connections_than_allowed_wait(void **state) {
     struct fixture fixture;
     char reply[2000];
@@ -283,6 +380,10 @@ int main(void) {
         cmocka_unit_test(a_connection_is_used_again),
         cmocka_unit_test(a_client_that_leaves_is_seen),
         cmocka_unit_test(a_long_wait_for_the_reply_is_no_idle_connection),
+        cmocka_unit_test(a_stream_that_pauses_is_not_cut),
+        cmocka_unit_test(what_comes_during_a_stream_is_not_collected),
+        cmocka_unit_test(head_brings_the_length_and_no_body),
+        cmocka_unit_test(a_body_whose_end_is_unclear_is_refused),
         cmocka_unit_test(more_connections_than_allowed_wait),
         cmocka_unit_test(what_is_too_large_or_garbled_is_refused),
         cmocka_unit_test(routes_find_method_path_and_parameter),
