@@ -1,5 +1,5 @@
-/* kvick_bridge: the border to the Rust library of bridge/. Included by src/chat/chat_template.c only, which says what
- * the calls mean; here stands what C and Rust must agree on.
+/* kvick_bridge: the border to the Rust library of bridge/. Included by src/chat/chat_template.c and
+ * src/grammar/grammar.c only, which say what the calls mean; here stands what C and Rust must agree on.
  *
  * Thread: any.   Memory: Rust's allocator; what a call hands out goes back through its destroy or free.
  * Errors: a code below; note [note_cap] then holds one terminated UTF-8 text. No call unwinds or aborts. */
@@ -50,5 +50,32 @@ void kvick_bridge_template_destroy(struct kvick_bridge_template *bridge);
 int kvick_bridge_template_render(const struct kvick_bridge_template *bridge, const char *request, size_t n_bytes,
                                  int64_t now_s, struct kvick_bridge_text *out, char *note, size_t note_cap);
 void kvick_bridge_text_free(struct kvick_bridge_text *text);
+
+/* What a grammar's text is. */
+enum kvick_bridge_grammar_kind {
+    KVICK_BRIDGE_JSON_SCHEMA,
+    KVICK_BRIDGE_REGEX,
+    KVICK_BRIDGE_LARK,
+    KVICK_BRIDGE_CHOICES, /* a JSON list of texts */
+};
+
+struct kvick_bridge_vocab;
+struct kvick_bridge_grammar;
+
+/* text: the tokens' bytes one after the other; ends [n_tokens] where each one ends; is_special [n_tokens]: stands for
+ * no text. */
+int kvick_bridge_vocab_create(struct kvick_bridge_vocab **out, const char *text, const size_t *ends,
+                              const uint8_t *is_special, size_t n_tokens, uint32_t eos, char *note, size_t note_cap);
+void kvick_bridge_vocab_destroy(struct kvick_bridge_vocab *vocab);
+
+int kvick_bridge_grammar_create(struct kvick_bridge_grammar **out, const struct kvick_bridge_vocab *vocab, int kind,
+                                const char *text, size_t n_bytes, size_t n_choices, char *note, size_t note_cap);
+void kvick_bridge_grammar_destroy(struct kvick_bridge_grammar *grammar);
+
+/* Thread of a grammar: one at a time. words: zeros. */
+int kvick_bridge_grammar_fill(struct kvick_bridge_grammar *grammar, size_t choice, uint32_t *words, size_t n_words,
+                              char *note, size_t note_cap);
+int kvick_bridge_grammar_accept(struct kvick_bridge_grammar *grammar, size_t choice, uint32_t token, char *note,
+                                size_t note_cap);
 
 #endif

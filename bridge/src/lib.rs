@@ -6,6 +6,7 @@ mod eval;
 mod fail;
 mod filters;
 mod format;
+mod grammar;
 mod json;
 mod methods;
 mod ops;
@@ -49,9 +50,9 @@ fn on_own_thread<T: Send>(work: impl FnOnce() -> R<T> + Send) -> R<T> {
     QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
     let internal = |words: &str| Err(Fail { kind: Kind::Internal, words: words.into() });
     std::thread::scope(|scope| {
-        match std::thread::Builder::new().name("template".into()).stack_size(STACK_BYTES).spawn_scoped(scope, work) {
-            Ok(handle) => handle.join().unwrap_or_else(|_| internal("internal error in the template engine")),
-            Err(_) => internal("no thread for the template engine"),
+        match std::thread::Builder::new().name("bridge".into()).stack_size(STACK_BYTES).spawn_scoped(scope, work) {
+            Ok(handle) => handle.join().unwrap_or_else(|_| internal("internal error in the bridge")),
+            Err(_) => internal("no thread for the bridge"),
         }
     })
 }
@@ -86,7 +87,7 @@ unsafe fn finish(result: std::thread::Result<R<()>>, note: *mut u8, cap: usize) 
             e.kind as i32
         }
         Err(_) => {
-            write_note(note, cap, "internal error in the template engine");
+            write_note(note, cap, "internal error in the bridge");
             Kind::Internal as i32
         }
     }

@@ -28,6 +28,7 @@ static void free_prompts(struct api_prompt *prompts, int n_prompts, int n_choice
             mem_free(request->embedding);
         }
         engine_client_free(&prompts[i].request);
+        grammar_destroy(&prompts[i].grammar);
         api_choice_deinit_all(&prompts[i], n_choices);
         mem_free(prompts[i].ids);
         mem_free(prompts[i].own_text);
@@ -383,6 +384,10 @@ static void on_choice_finished(struct api_prompt *prompt, const struct event *ev
     }
     if (event->reason == FINISH_CANCELLED && !call->fault.http_code)
         api_fault_set(&call->fault, 503, "server_shutdown", NULL, "the server ended before the answer did");
+    const char *words = prompt->grammar ? grammar_fault(prompt->grammar) : NULL;
+    if (words && !call->fault.http_code)
+        api_fault_set(&call->fault, 500, "grammar_failed", call->params.grammar_field,
+                      "the form that '%s' demands cannot go on: %s", call->params.grammar_field, words);
     if (event->reason == FINISH_UNREAD && call->exchange) {
         struct http_exchange *exchange = call->exchange;
         end_exchange(call);

@@ -45,6 +45,7 @@ struct api_prompt {
     uint32_t *ids;  /* mem */
     int n_ids;
     struct request *request;    /* NULL until submitted */
+    struct grammar *grammar;    /* NULL: any text */
     struct api_choice *choices; /* [n] */
     int n_unacknowledged;
     int64_t tokenize_begin_ns;

@@ -30,6 +30,11 @@ static bool may_call_tools(const struct api_call *call) {
 bool api_choice_init_all(struct api_call *call, struct api_prompt *prompt) {
     struct answer_rules rules = call->kind == API_CHAT ? call->api->answer_rules : (struct answer_rules){0};
     bool has_tools = may_call_tools(call);
+    /* A demanded form is the whole answer: no marks, no reasoning. A forced call is its bare object. */
+    if (call->params.grammar) {
+        has_tools = call->params.is_call_forced;
+        rules = (struct answer_rules){.form = has_tools ? ANSWER_LLAMA : ANSWER_HERMES};
+    }
     /* Marks of these two are special tokens. */
     bool has_special_marks = has_tools && (rules.form == ANSWER_LLAMA || rules.form == ANSWER_MISTRAL);
     unsigned flags = call->params.shows_special || has_special_marks ? DETOKENIZER_SHOW_SPECIAL : 0;
@@ -76,7 +81,7 @@ void api_choice_begin(struct api_prompt *prompt) {
     static const char mark[] = "<think>";
     struct api_call *call = prompt->call;
     struct str tail;
-    if (call->kind != API_CHAT || !call->api->answer_rules.has_reasoning) return;
+    if (call->kind != API_CHAT || !call->api->answer_rules.has_reasoning || call->params.grammar) return;
     str_init(&tail, MAX_TAIL_BYTES);
     bool has_memory = true;
     for (int i = prompt->n_ids > 8 ? prompt->n_ids - 8 : 0; i < prompt->n_ids; i++) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/grammar_request.h"
 #include "base/mem.h"
 
 #define MAX_TOKENS INT_MAX
@@ -263,11 +264,13 @@ bool api_params_read(struct api_params *params, const json_t *request, enum api_
            read_stop_ids(params, request, n_vocab, fault) && read_logprobs(params, request, kind, fault) &&
            read_stream(params, request, fault) && read_flags(params, request, fault) &&
            read_class(params, request, fault) && read_salt(params, request, fault) &&
-           refuse_unknown_wishes(request, fault) &&
+           refuse_unknown_wishes(request, fault) && grammar_request_read(params, request, kind, fault) &&
            json_read_text(request, "model", 1024, &params->model, &params->n_model, fault);
 }
 
 void api_params_deinit(struct api_params *params) {
     mem_free(params->biases);
+    json_decref(params->grammar);
+    params->grammar = NULL;
     params->biases = NULL;
 }

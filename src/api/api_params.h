@@ -9,6 +9,7 @@
 #include "api/json_read.h"
 #include "chat/stop_match.h"
 #include "engine/message.h"
+#include "grammar/grammar.h"
 
 #define API_MAX_STOPS 64
 #define API_MAX_STOP_BYTES 4096
@@ -41,6 +42,10 @@ struct api_params {
     const char *model; /* NULL: none */
     size_t n_model;
     bool wants_phases; /* the table of phases in usage */
+    enum grammar_kind grammar_kind;
+    json_t *grammar;           /* owned; NULL: none */
+    const char *grammar_field; /* that demanded it */
+    bool is_call_forced;       /* it is the schema of a tool call */
 };
 
 enum api_kind { API_CHAT, API_COMPLETION, API_EMBEDDING };

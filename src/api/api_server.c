@@ -21,6 +21,7 @@ enum status api_server_init(struct api_server *api, const struct api_options *op
 
 void api_server_deinit(struct api_server *api) {
     while (api->calls) api_call_close(api->calls);
+    grammar_vocab_destroy(&api->grammar_vocab);
 }
 
 void api_server_close(struct api_server *api) {

@@ -41,6 +41,7 @@ struct api_server {
     struct answer_rules answer_rules;          /* how the model says what is no text */
     struct api_auth auth;
     struct tokenize_worker *worker;
+    struct grammar_vocab *grammar_vocab; /* the worker's; NULL until a request demands a form */
     enum api_state state;
     int64_t drain_deadline_ns;
     int64_t started_s;   /* wall clock */

@@ -38,30 +38,11 @@ static bool check_message(const json_t *message, size_t idx, struct api_fault *f
     return true;
 }
 
-/* Wishes that change what is rendered or how the answer must look, and are not honoured here. */
+/* Wishes that change what is rendered, and are not honoured here. */
 static bool refuse_unknown_wishes(const json_t *json, struct api_fault *fault) {
-    const json_t *format = json_read_field(json, "response_format"), *choice = json_read_field(json, "tool_choice");
     const json_t *kwargs = json_read_field(json, "chat_template_kwargs");
     if (json_read_field(json, "chat_template") || (kwargs && json_object_get(kwargs, "chat_template")))
         return api_fault_set(fault, 400, NULL, "chat_template", "a request may not bring its own chat template");
-    if (json_read_field(json, "structured_outputs"))
-        return api_fault_set(fault, 501, "unsupported_parameter", "structured_outputs",
-                             "'structured_outputs' is not supported by this server");
-    if (format) {
-        const json_t *type = json_object_get(format, "type");
-        if (!json_is_object(format) || !json_is_string(type))
-            return api_fault_set(fault, 400, NULL, "response_format",
-                                 "'response_format' must be an object with a 'type'");
-        if (strcmp(json_string_value(type), "text") != 0)
-            return api_fault_set(fault, 501, "unsupported_parameter", "response_format",
-                                 "'response_format' of type '%.40s' is not supported by this server, only 'text'",
-                                 json_string_value(type));
-    }
-    if (choice && !(json_is_string(choice) &&
-                    (strcmp(json_string_value(choice), "auto") == 0 || strcmp(json_string_value(choice), "none") == 0)))
-        return api_fault_set(
-            fault, 501, "unsupported_parameter", "tool_choice",
-            "'tool_choice' that forces a call is not supported by this server, only 'auto' and 'none'");
     return true;
 }
 

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "api/api_call.h"
+#include "api/grammar_request.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "chat/chat_prompt.h"
@@ -85,10 +86,33 @@ static void set_salt(const struct api_call *call, struct request *request) {
                 request->salt.bytes);
 }
 
+/* Compiles what the answer must look like; the vocabulary is made for the first such request. */
+static bool make_grammar(struct api_call *call, struct api_prompt *prompt, struct api_fault *fault) {
+    const struct api_params *params = &call->params;
+    struct status_note note = {0};
+    size_t n_bytes;
+    enum status status = STATUS_OK;
+    if (!params->grammar) return true;
+    if (!call->api->grammar_vocab)
+        status = grammar_vocab_create(&call->api->grammar_vocab, call->api->tokenizer, &note);
+    char *text = status ? NULL : grammar_request_text(params, &n_bytes);
+    if (text)
+        status = grammar_create(&prompt->grammar, call->api->grammar_vocab, params->grammar_kind, text, n_bytes,
+                                params->n, &note);
+    else if (!status)
+        status = STATUS_NOMEM;
+    mem_free(text);
+    if (status == STATUS_INVALID)
+        return api_fault_set(fault, 400, "invalid_grammar", params->grammar_field, "'%s' cannot be honoured: %s",
+                             params->grammar_field, note.text);
+    if (status) api_fault_from_status(fault, status, &note);
+    return !status;
+}
+
 static bool make_request(struct api_call *call, struct api_prompt *prompt, struct api_fault *fault) {
     const struct api_params *params = &call->params;
     int max_new = 0;
-    if (!find_room(call, prompt, &max_new, fault)) return false;
+    if (!find_room(call, prompt, &max_new, fault) || !make_grammar(call, prompt, fault)) return false;
     struct request *request = engine_client_make_choices(prompt->ids, prompt->n_ids, max_new, params->n);
     if (!request) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for %d tokens", prompt->n_ids);
     prompt->request = request;
@@ -103,6 +127,7 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
     request->tenant_id = (uint64_t)(call->key_idx + 1);
     request->max_unread = 256;
     request->max_blocked_ns = 30000000000;
+    if (prompt->grammar) request->mask = grammar_mask(prompt->grammar);
     set_stop_tokens(call, request);
     set_salt(call, request);
     if (call->kind == API_EMBEDDING) {

@@ -104,6 +104,8 @@ static int count_broken(const struct admission *admission, int n_sequences, int6
         int64_t limit_ns = is_held ? policy_due_ns(sequence->terms) : hold_limit_ns(sequence->terms, step_ns);
         if (sequence->first_token_ns <= limit_ns || admission->anyway_ns[i] > limit_ns) continue;
         if (is_held && sequence->first_token_ns - admission->anyway_ns[i] <= step_ns) continue;
+        bool misses_deadline = sequence->terms->deadline_ns && sequence->first_token_ns > sequence->terms->deadline_ns;
+        if (is_held && admission->limits.takes_late && !misses_deadline) continue;
         n++;
         if (sequence->first_token_ns > *out_end_ns) *out_end_ns = sequence->first_token_ns;
     }

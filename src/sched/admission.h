@@ -35,6 +35,9 @@ struct admission_limits {
     int max_prompt[TERMS_N_CLASSES];          /* tokens; 0: as the context */
     int max_waiting[TERMS_N_CLASSES];         /* prompts without a first token; 0: as many as there are sequences */
     int64_t max_estimate_ns[TERMS_N_CLASSES]; /* longest time promised; 0: any */
+    /* Who would make others late in the last place too, but nobody miss a deadline, is taken: an estimate that nobody
+     * has built on may slip a little, a refusal may not come for nothing. */
+    bool takes_late;
     bool has_tenants; /* a tenant may fill half of what others leave of a queue, so that there is room for the next */
 };
 

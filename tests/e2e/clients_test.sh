@@ -145,6 +145,22 @@ def anthropic_forms_of_a_conversation(a):
     assert count(messages=turns) > count()
 
 
+def anthropic_tools(a):
+    tools = [{"name": "weather", "input_schema": {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}},
+                                                  "required": ["city"], "additionalProperties": False}}]
+    asked = dict(CLAUDE, max_tokens=60, tools=tools, tool_choice={"type": "any"})
+    whole = a.messages.create(**asked)
+    assert whole.stop_reason == "tool_use" and [block.type for block in whole.content] == ["tool_use"], whole
+    assert whole.content[0].name == "weather" and whole.content[0].input["city"] in ("Paris", "Rome"), whole
+    with a.messages.stream(**asked) as stream:
+        final = stream.get_final_message()
+    assert final.content[0].input == whole.content[0].input and final.stop_reason == "tool_use", final
+    turns = FRANCE + [{"role": "assistant", "content": [whole.content[0].model_dump(include={"type", "id", "name", "input"})]},
+                      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": whole.content[0].id,
+                                                    "content": "Sunny"}]}]
+    assert a.messages.create(**dict(CLAUDE, messages=turns)).usage.output_tokens > 0
+
+
 def anthropic_errors_have_their_classes(a):
     for wrong in ({"max_tokens": 0}, {"extra_body": {"temperature": 5}}, {"messages": []}, {"stop_sequences": [""]},
                   {"messages": FRANCE + [{"role": "assistant", "content": "Par"}]}, {"tools": [{"name": "x"}]},
@@ -165,7 +181,7 @@ claude = anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key
 tests = [(openai_chat_whole_and_streamed, client), (openai_log_probabilities_and_choices, client),
          (openai_completions, client), (openai_embeddings, client), (openai_models, client), (openai_errors_have_their_classes, client),
          (anthropic_whole_and_streamed, claude), (anthropic_limits_and_stops, claude),
-         (anthropic_forms_of_a_conversation, claude), (anthropic_errors_have_their_classes, claude)]
+         (anthropic_forms_of_a_conversation, claude), (anthropic_tools, claude), (anthropic_errors_have_their_classes, claude)]
 for test, with_client in tests:
     try:
         test(with_client)

@@ -292,9 +292,90 @@ def garbage_is_refused_at_once(s):
     template = "{% for a in range(999) %}{% for b in range(999) %}{% endfor %}{% endfor %}"
     s.post(CHAT, chat(chat_template=template), 400)
     s.post(CHAT, chat(chat_template_kwargs={"chat_template": template}), 400)
-    for schema in ({"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}, {"type": "json_object"}):
-        assert s.post(CHAT, chat(response_format=schema), 501)["error"]["code"] == "unsupported_parameter"
     s.post(CHAT, chat(response_format={"type": "text"}, max_tokens=1))
+
+
+# ---- forms of answers ----
+
+def schema_format(schema):
+    return {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
+
+
+PERSON = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
+          "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                         "tags": {"type": "array", "maxItems": 2, "items": {"enum": ["a", "b"]}}}}
+WEATHER = [{"type": "function", "function": {"name": "weather", "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"],
+    "additionalProperties": False}}}]
+
+
+def answers_have_the_form_that_was_asked_for(s):
+    for seed in range(3):
+        body = chat("Describe a person.", response_format=schema_format(PERSON), temperature=1, seed=seed, max_tokens=120)
+        answer = s.post(CHAT, body)
+        person = json.loads(text_of(answer))
+        assert set(person) == {"name", "age", "tags"} and 0 <= person["age"] <= 120 and len(person["name"]) <= 8, person
+        assert len(person["tags"]) <= 2 and set(person["tags"]) <= {"a", "b"}, person
+        assert answer["choices"][0]["finish_reason"] == "stop" and streamed_text(s.stream(CHAT, body)) == text_of(answer)
+    many = s.post(CHAT, chat("A person?", response_format=schema_format(PERSON), temperature=1, n=4, max_tokens=120))
+    assert all(set(json.loads(one["message"]["content"])) == {"name", "age", "tags"} for one in many["choices"]), many
+    for wish, pattern in (({"regex": "[0-9]{3}-[a-c]{2}"}, "[0-9]{3}-[a-c]{2}"), ({"choice": ["yes", "no"]}, "yes|no"),
+                          ({"grammar": 'start: "x" /[0-9]+/ "y"'}, "x[0-9]+y"),
+                          ({"json": {"type": "boolean"}}, "true|false")):
+        for answer in (s.post(CHAT, chat("Say.", structured_outputs=wish, max_tokens=60)),
+                       s.post(TEXT, {"prompt": "Say", "structured_outputs": wish, "max_tokens": 60})):
+            text = text_of(answer)
+            assert re.fullmatch(pattern, text) or answer["choices"][0]["finish_reason"] == "length", (wish, text)
+    text = text_of(s.post(CHAT, chat("An object.", response_format={"type": "json_object"}, max_tokens=60)))
+    assert text.lstrip().startswith("{"), text
+    tree = {"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {
+        "kids": {"type": "array", "maxItems": 1, "items": {"$ref": "#/$defs/t"}}}, "additionalProperties": False}}}
+    s.post(CHAT, chat("A tree.", response_format=schema_format(tree)))
+    s.post(CHAT, chat("Long.", response_format=schema_format({"type": "string", "maxLength": 2000})))
+
+
+def what_cannot_be_honoured_is_refused(s):
+    def refused(code=400, **wish):
+        started = time.monotonic()
+        error = s.post(CHAT, chat("x", **wish), code)["error"]
+        assert time.monotonic() - started < 1 * SLOW, (wish, time.monotonic() - started)
+        assert error["param"], error
+        return error["message"]
+    # Some dialects know a repeated anchor: then the text must be what it says.
+    for pattern, meaning in (("^+[a-z]$", "[a-z]"), ("^{2}x$", "x")):
+        status, _, data = s.ask("POST", CHAT, chat("x", response_format=schema_format({"type": "string", "pattern": pattern})))
+        assert status == 400 or re.fullmatch(meaning, json.loads(text_of(json.loads(data)))), (pattern, data)
+    for pattern in ("(" * 5000, "(?<=x)a", "["):
+        refused(response_format=schema_format({"type": "string", "pattern": pattern}))
+        refused(structured_outputs={"regex": pattern})
+    for schema in ({"$ref": "#/$defs/missing"}, {"$ref": "http://127.0.0.1:9/x"}, {"enum": []}, 5, {"type": "banana"},
+                   {"type": "string", "minLength": 5, "maxLength": 2}):
+        refused(response_format=schema_format(schema))
+    refused(response_format=schema_format({"type": "object", "properties": {str(i): {} for i in range(10000)}}))
+    assert "uniqueItems" in refused(response_format=schema_format({"type": "array", "uniqueItems": True}))
+    for grammar in ("start: undefined", "root ::= root \"a\"", "start: " + "(" * 60000, "start: start \"a\""):
+        refused(structured_outputs={"grammar": grammar})
+    for wish in ({"choice": []}, {"choice": [""]}, {"regex": 5}, {"nonsense": 1}, {"regex": "a", "choice": ["b"]}, 5):
+        refused(structured_outputs=wish)
+    for form in ({"type": "xml"}, {}, 5, {"type": "json_schema"}):
+        refused(response_format=form)
+    refused(tool_choice="required")
+    refused(tool_choice={"type": "function", "function": {"name": "other"}}, tools=WEATHER)
+
+
+def a_tool_call_can_be_forced(s):
+    for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+        body = chat("Weather in Rome?", tools=WEATHER, tool_choice=choice, max_tokens=60)
+        answer = s.post(CHAT, body)["choices"][0]
+        call = answer["message"]["tool_calls"][0]
+        assert answer["finish_reason"] == "tool_calls" and answer["message"]["content"] is None, answer
+        assert call["function"]["name"] == "weather" and call["type"] == "function" and call["id"], call
+        assert json.loads(call["function"]["arguments"])["city"] in ("Paris", "Rome"), call
+        deltas = [delta for event in s.stream(CHAT, body) for one in event["choices"]
+                  for delta in one["delta"].get("tool_calls", [])]
+        assert deltas[0]["id"] and deltas[0]["function"]["name"] == "weather" and deltas[0]["index"] == 0, deltas
+        assert all("id" not in delta and "name" not in delta["function"] for delta in deltas[1:]), deltas
+        assert "".join(delta["function"]["arguments"] for delta in deltas) == call["function"]["arguments"], deltas
 
 
 def every_answer_is_utf8(s):
@@ -530,7 +611,8 @@ for test in (what_is_served_says_so, whole_and_streamed_are_equal, usage_comes_w
              a_prefix_is_cached_and_counted, phases_add_up, choices_and_seeds, log_probabilities_have_their_form,
              tokens_there_and_back, stop_strings_end_the_text, the_context_is_a_limit, empty_prompts_are_refused,
              contents_in_parts, special_text_in_a_message_stays_text, ids_must_be_in_the_vocabulary,
-             sampling_at_its_edges, garbage_is_refused_at_once, every_answer_is_utf8,
+             sampling_at_its_edges, garbage_is_refused_at_once, answers_have_the_form_that_was_asked_for,
+             what_cannot_be_honoured_is_refused, a_tool_call_can_be_forced, every_answer_is_utf8,
              first_tokens_are_foretold, deadlines_are_kept_or_refused_at_once,
              a_client_that_leaves_is_cancelled, many_at_once_get_their_own_answers):
     attempt(test, server)
