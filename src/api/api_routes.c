@@ -101,11 +101,11 @@ static void handle_metrics(void *owner, struct http_exchange *exchange, const ch
         for (int i = 0; i < call->n_prompts; i++) n_pending += call->prompts[i].state == PROMPT_PENDING;
     struct request_metrics_now now = {.model_name = api->options.model_names[0],
                                       .engine = engine_read_stats(api->engine),
-                                      .n_waiting = n_pending,
+                                      .n_pending = n_pending,
                                       .block_tokens = api->options.block_tokens,
-                                      .n_blocks = api->options.n_blocks,
                                       .kv_dtype = api->options.kv_dtype,
                                       .has_prefix_cache = api->options.has_prefix_cache};
+    now.n_blocks = now.engine.groups[0].n_blocks;
     str_init(&body, MAX_REPLY_BYTES);
     if (request_metrics_write(&api->metrics, &now, &body))
         http_exchange_reply(exchange, 503, "text/plain", "", 0);

@@ -26,7 +26,7 @@ struct api_options {
     const char *cors_origin; /* NULL: no other site's page may read replies */
     bool logs_requests;      /* a JSON line per request on standard error */
     const char *kv_dtype;
-    int block_tokens, n_blocks;
+    int block_tokens;
     bool has_prefix_cache;
     bool returns_phases; /* in every usage, not only on request */
 };

@@ -63,7 +63,6 @@ static enum status open_api(struct serve *serve, struct status_note *note) {
                               .logs_requests = !options->no_access_log,
                               .kv_dtype = options->kv_cache_dtype,
                               .block_tokens = (int)options->block_tokens,
-                              .n_blocks = serve->model.options.kv_tokens / (int)options->block_tokens,
                               .has_prefix_cache = !options->no_prefix_cache};
     for (int i = 0; i < options->served_model_name.n_items; i++)
         serve->model_names[i] = options->served_model_name.items[i];

@@ -90,9 +90,14 @@ static void write_histogram(struct prom_text *text, const char *name, const char
 
 static void write_state(struct prom_text *text, const struct request_metrics_now *now) {
     double n_held = now->engine.n_held_blocks, n_blocks = now->n_blocks > 0 ? now->n_blocks : 1;
-    write_one(text, "vllm:num_requests_running", "gauge", "Sequences in the engine.", now->engine.n_running);
-    write_one(text, "vllm:num_requests_waiting", "gauge", "Requests that the engine has not taken yet.",
-              now->n_waiting);
+    int n_running = 0, n_waiting = now->n_pending;
+    for (int i = 0; i < REQUEST_N_CLASSES; i++) {
+        n_running += now->engine.classes[i].n_running;
+        n_waiting += now->engine.classes[i].n_waiting;
+    }
+    write_one(text, "vllm:num_requests_running", "gauge", "Requests of which rows have been computed.", n_running);
+    write_one(text, "vllm:num_requests_waiting", "gauge", "Requests of which nothing has been computed yet.",
+              n_waiting);
     write_one(text, "vllm:kv_cache_usage_perc", "gauge", "Share of KV blocks held by sequences; 1 is all of them.",
               n_held / n_blocks);
     write_one(text, "vllm:num_preemptions_total", "counter", "Times that a sequence lost its blocks to another one.",

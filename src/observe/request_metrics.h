@@ -38,7 +38,7 @@ void request_metrics_gap(struct request_metrics *metrics, int64_t gap_ns);
 struct request_metrics_now {
     const char *model_name;
     struct engine_stats engine;
-    int n_waiting; /* requests that have no slot of the engine yet */
+    int n_pending; /* requests that the engine has not answered yet */
     int block_tokens, n_blocks;
     const char *kv_dtype;
     bool has_prefix_cache;

@@ -12,12 +12,12 @@ static struct request_metrics metrics;
 
 static char *write(int n_waiting, struct str *out) {
     struct request_metrics_now now = {.model_name = "a\"b\\c\n\xff",
-                                      .n_waiting = n_waiting,
+                                      .n_pending = n_waiting,
                                       .block_tokens = 16,
                                       .n_blocks = 100,
                                       .kv_dtype = "f16",
                                       .has_prefix_cache = true,
-                                      .engine = {.n_held_blocks = 25, .n_running = 3}};
+                                      .engine = {.n_held_blocks = 25, .classes[0].n_running = 3}};
     str_init(out, 1 << 20);
     assert_int_equal(request_metrics_write(&metrics, &now, out), STATUS_OK);
     return out->ptr;
