@@ -41,44 +41,51 @@ void work_of_trace(const struct trace *trace, const struct step_cost *cost, int 
     }
 }
 
-double work_scale(const struct trace *trace, const struct work *work) {
-    double sum_ns = 0, first_ms = -1, last_ms = 0;
+double work_sum_ns(const struct trace *trace, const struct work *work) {
+    double sum_ns = 0;
+    for (int i = 0; i < trace->n_requests; i++) sum_ns += (double)work[i].prefill_ns + (double)work[i].decode_ns;
+    return sum_ns;
+}
+
+double work_scale(const struct trace *trace, double busy_ns) {
+    double first_ms = -1, last_ms = 0;
     for (int i = 0; i < trace->n_requests; i++) {
-        sum_ns += (double)work[i].prefill_ns + (double)work[i].decode_ns;
         if (trace->requests[i].after >= 0) continue;
         if (first_ms < 0) first_ms = trace->requests[i].arrival_ms;
         last_ms = trace->requests[i].arrival_ms;
     }
     double span_ns = (last_ms - first_ms) * 1e6;
-    return trace->load > 0 && span_ns > 0 ? sum_ns / (trace->load * span_ns) : 1;
+    return trace->load > 0 && span_ns > 0 ? busy_ns / (trace->load * span_ns) : 1;
 }
 
 /* ---- bound ---- */
 
-enum status work_bound(const struct trace *trace, const struct work *work, double scale, double *out_n_in_time) {
+bool work_has_bound(const struct trace *trace) {
+    for (int i = 0; i < trace->n_requests; i++)
+        if (trace->requests[i].after >= 0) return false;
+    return trace->n_requests <= WORK_MAX_BOUND;
+}
+
+static struct offline_job job_of(const struct trace_request *request, const struct work *work, double scale,
+                                 double stretch) {
+    int64_t arrival_ns = (int64_t)(request->arrival_ms * 1e6 * scale), due_ns = NO_DEADLINE;
+    if (request->has_deadline)
+        due_ns = arrival_ns + (int64_t)(request->deadline_ms * 1e6 + request->deadline_solo_x * (double)work->solo_ns);
+    return (struct offline_job){arrival_ns, due_ns, (int64_t)((double)work->prefill_ns * stretch)};
+}
+
+enum status work_bound(const struct trace *trace, const struct work *work, double scale, double busy_ns,
+                       double *out_n_in_time) {
     size_t n = (size_t)trace->n_requests;
-    double prefill_ns = 0, all_ns = 0;
+    double prefill_ns = 0;
     *out_n_in_time = -1;
-    if (trace->n_requests > WORK_MAX_BOUND) return STATUS_OK;
+    if (!work_has_bound(trace)) return STATUS_OK;
     struct offline_job *jobs = mem_alloc_array(n, sizeof *jobs);
     if (!jobs) return STATUS_NOMEM;
-    for (size_t i = 0; i < n; i++) {
-        prefill_ns += (double)work[i].prefill_ns;
-        all_ns += (double)work[i].prefill_ns + (double)work[i].decode_ns;
-    }
-    double stretch = prefill_ns > 0 ? all_ns / prefill_ns : 1;
-    enum status status = STATUS_OK;
-    bool is_known = true;
-    for (size_t i = 0; i < n; i++) {
-        const struct trace_request *request = &trace->requests[i];
-        int64_t arrival_ns = (int64_t)(request->arrival_ms * 1e6 * scale), due_ns = NO_DEADLINE;
-        is_known &= request->after < 0;
-        if (request->has_deadline)
-            due_ns =
-                arrival_ns + (int64_t)(request->deadline_ms * 1e6 + request->deadline_solo_x * (double)work[i].solo_ns);
-        jobs[i] = (struct offline_job){arrival_ns, due_ns, (int64_t)((double)work[i].prefill_ns * stretch)};
-    }
-    if (is_known) status = offline_bound_max_jobs(jobs, trace->n_requests, out_n_in_time);
+    for (size_t i = 0; i < n; i++) prefill_ns += (double)work[i].prefill_ns;
+    double stretch = prefill_ns > 0 ? busy_ns / prefill_ns : 1;
+    for (size_t i = 0; i < n; i++) jobs[i] = job_of(&trace->requests[i], &work[i], scale, stretch);
+    enum status status = offline_bound_max_jobs(jobs, trace->n_requests, out_n_in_time);
     mem_free(jobs);
     return status;
 }

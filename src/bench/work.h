@@ -20,14 +20,20 @@ struct work {
 void work_of_trace(const struct trace *trace, const struct step_cost *cost, int max_chunk, bool has_cache,
                    struct work *out);
 
-/* By what arrivals are multiplied so that the trace's load is reached; 1 if it asks for none. */
-double work_scale(const struct trace *trace, const struct work *work);
+/* Of all requests: what they take if nothing is lost. */
+double work_sum_ns(const struct trace *trace, const struct work *work);
 
-/* How many requests can have their first token in time at most (offline_bound), fractions counted, on a machine that
- * does the given work. As answers are decoded meanwhile, prompts get the share of its time that they have of all work.
- * *out_n_in_time: -1 with `after` among them, as their arrival is not known, or with more than WORK_MAX_BOUND requests.
- * Errors: STATUS_NOMEM.   Cost: O(n^3). */
-WARN_UNUSED enum status work_bound(const struct trace *trace, const struct work *work, double scale,
+/* By what arrivals are multiplied so that the trace's load is reached; 1 if it asks for none. busy_ns: what the machine
+ * takes for all requests when there is always something to do, as measured (on the cost model). */
+double work_scale(const struct trace *trace, double busy_ns);
+
+/* Whether work_bound says something: not with `after`, as those arrivals are not known, nor of too many requests. */
+bool work_has_bound(const struct trace *trace);
+
+/* How many requests can have their first token in time at most (offline_bound), fractions counted, on a machine whose
+ * capacity is to do all of them in busy_ns: prompts get the share of its time that they have of all work.
+ * *out_n_in_time: -1 without a bound.   Errors: STATUS_NOMEM.   Cost: O(n^3). */
+WARN_UNUSED enum status work_bound(const struct trace *trace, const struct work *work, double scale, double busy_ns,
                                    double *out_n_in_time);
 
 #endif

@@ -7,13 +7,11 @@
 static enum status replay(const struct options *options, struct cmd_trace *opened, const struct cmd_engine *model,
                           struct status_note *note) {
     struct outcomes outcomes;
-    struct step_cost cost;
-    const struct cost_model *measured = engine_cost(model->engine);
-    enum status status = trace_check_ids(&opened->trace, engine_model(model->engine)->n_vocab, note);
-    cost_model_fill(measured, &cost);
-    if (!status)
-        status = cmd_trace_weigh(opened, &cost, measured->source, model->options.max_chunk,
-                                 model->options.has_prefix_cache, note);
+    const struct cost_model *costs = engine_cost(model->engine);
+    int n_vocab = engine_model(model->engine)->n_vocab;
+    enum status status = trace_check_ids(&opened->trace, n_vocab, note);
+    struct simulate_options how = cmd_trace_simulation(&model->options, costs, n_vocab);
+    if (!status) status = cmd_trace_weigh(opened, &how, costs->source, note);
     if (status) return status;
     if (outcomes_init(&outcomes, &opened->trace))
         status = status_fail(note, STATUS_NOMEM, "no memory for %d requests", opened->trace.n_requests);

@@ -23,22 +23,8 @@ static enum status simulate(const struct options *options, struct cmd_trace *ope
     if (status) return status;
     kernel_table_choose(&kernels, model->options.tiers);
     cost_setup_init(&cost, &model->options, &config, &kernels, gguf_file_bytes(model->gguf));
-    struct simulate_options how = {
-        .step = {.is_unbounded = !model->options.target_itl_ns && !model->options.max_step_ns,
-                 .target_itl_ns = model->options.target_itl_ns,
-                 .max_step_ns = model->options.max_step_ns,
-                 .batch_step_ns = STEP_BOUND_BATCH_STEPS * model->options.max_step_ns},
-        .policy = model->options.policy,
-        .admission = model->options.admission,
-        .max_chunk = model->options.max_chunk,
-        .block_tokens = model->options.block_tokens,
-        .max_context = model->options.max_context,
-        .max_sequences = model->options.max_sequences,
-        .kv_tokens = model->options.kv_tokens,
-        .n_vocab = config.n_vocab,
-        .has_prefix_cache = model->options.has_prefix_cache};
-    cost_model_fill(&cost, &how.cost);
-    status = cmd_trace_weigh(opened, &how.cost, cost.source, how.max_chunk, how.has_prefix_cache, note);
+    struct simulate_options how = cmd_trace_simulation(&model->options, &cost, config.n_vocab);
+    status = cmd_trace_weigh(opened, &how, cost.source, note);
     if (status) return status;
     if (outcomes_init(&outcomes, &opened->trace))
         status = status_fail(note, STATUS_NOMEM, "no memory for %d requests", opened->trace.n_requests);

@@ -29,32 +29,67 @@ void cmd_trace_close(struct cmd_trace *opened) {
     trace_deinit(&opened->trace);
 }
 
-enum status cmd_trace_weigh(struct cmd_trace *opened, const struct step_cost *cost, enum cost_model_source source,
-                            int max_chunk, bool has_cache, struct status_note *note) {
+struct simulate_options cmd_trace_simulation(const struct engine_options *options, const struct cost_model *cost,
+                                             int n_vocab) {
+    struct simulate_options how = {.step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
+                                            .target_itl_ns = options->target_itl_ns,
+                                            .max_step_ns = options->max_step_ns,
+                                            .batch_step_ns = STEP_BOUND_BATCH_STEPS * options->max_step_ns},
+                                   .policy = options->policy,
+                                   .admission = options->admission,
+                                   .max_chunk = options->max_chunk,
+                                   .block_tokens = options->block_tokens,
+                                   .max_context = options->max_context,
+                                   .max_sequences = options->max_sequences,
+                                   .kv_tokens = options->kv_tokens,
+                                   .n_vocab = n_vocab,
+                                   .has_prefix_cache = options->has_prefix_cache};
+    cost_model_fill(cost, &how.cost);
+    return how;
+}
+
+/* The capacity: all requests are there at once, and are served as they came. */
+static enum status measure_busy(struct cmd_trace *opened, const struct simulate_options *how,
+                                struct status_note *note) {
+    struct simulate_options saturated = *how;
+    struct outcomes outcomes;
+    opened->busy_ns = work_sum_ns(&opened->trace, opened->work);
+    if (!work_has_bound(&opened->trace)) return STATUS_OK;
+    saturated.policy = POLICY_FCFS;
+    saturated.admission = (struct admission_limits){0};
+    if (saturated.max_sequences < opened->trace.n_requests) saturated.max_sequences = opened->trace.n_requests;
+    enum status status = outcomes_init(&outcomes, &opened->trace);
+    if (status) status_fail(note, status, "no memory for %d requests", opened->trace.n_requests);
+    if (!status) status = simulate_run(&saturated, 0, NULL, &outcomes, note);
+    if (!status) opened->busy_ns = outcomes.totals.wall_ms * 1e6;
+    outcomes_deinit(&outcomes);
+    return status;
+}
+
+enum status cmd_trace_weigh(struct cmd_trace *opened, const struct simulate_options *how, enum cost_model_source source,
+                            struct status_note *note) {
     static const char *const sources[] = {
         [COST_MODEL_GUESSED] = "guessed", [COST_MODEL_READ] = "read", [COST_MODEL_MEASURED] = "measured"};
     size_t n = (size_t)opened->trace.n_requests;
     opened->cost_source = sources[source];
     opened->work = mem_alloc_array(n, sizeof *opened->work);
     opened->solo_ns = mem_alloc_array(n, sizeof *opened->solo_ns);
-    enum status status = opened->work && opened->solo_ns ? STATUS_OK : STATUS_NOMEM;
-    if (!status) {
-        work_of_trace(&opened->trace, cost, max_chunk, has_cache, opened->work);
-        for (size_t i = 0; i < n; i++) opened->solo_ns[i] = opened->work[i].solo_ns;
-        opened->scale = work_scale(&opened->trace, opened->work);
-        status = work_bound(&opened->trace, opened->work, opened->scale, &opened->n_bound);
-    }
+    if (!opened->work || !opened->solo_ns) return status_fail(note, STATUS_NOMEM, "no memory for %zu requests", n);
+    work_of_trace(&opened->trace, &how->cost, how->max_chunk, how->has_prefix_cache, opened->work);
+    for (size_t i = 0; i < n; i++) opened->solo_ns[i] = opened->work[i].solo_ns;
+    enum status status = measure_busy(opened, how, note);
+    if (status) return status;
+    opened->scale = work_scale(&opened->trace, opened->busy_ns);
+    status = work_bound(&opened->trace, opened->work, opened->scale, opened->busy_ns, &opened->n_bound);
     return status ? status_fail(note, status, "no memory for %zu requests", n) : STATUS_OK;
 }
 
 enum status cmd_trace_print(const struct cmd_trace *opened, const struct outcomes *outcomes, bool with_requests) {
     json_t *json = outcomes_json(outcomes, with_requests);
-    double work_ms = 0;
-    for (int i = 0; i < opened->trace.n_requests; i++)
-        work_ms += (double)(opened->work[i].prefill_ns + opened->work[i].decode_ns) / 1e6;
     json_t *cost =
-        json_pack("{s:s, s:f, s:f, s:o}", "source", opened->cost_source, "work_ms", work_ms, "scale", opened->scale,
-                  "bound_in_time", opened->n_bound >= 0 ? json_real(opened->n_bound) : json_null());
+        json_pack("{s:s, s:f, s:f, s:f, s:o}", "source", opened->cost_source, "work_ms",
+                  work_sum_ns(&opened->trace, opened->work) / 1e6, "busy_ms", opened->busy_ns / 1e6, "scale",
+                  opened->scale, "bound_in_time", opened->n_bound >= 0 ? json_real(opened->n_bound) : json_null());
     if (!json || !cost || json_object_set_new(json, "cost", cost)) {
         json_decref(json);
         return STATUS_NOMEM;

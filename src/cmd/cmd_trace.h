@@ -3,8 +3,9 @@
 #define KVICK_CMD_CMD_TRACE_H
 
 #include "base/options.h"
-#include "bench/outcomes.h"
+#include "bench/simulate.h"
 #include "bench/work.h"
+#include "engine/engine.h"
 #include "planner/cost_model.h"
 
 #define CMD_TRACE_DEFAULT_MODEL "smollm2"
@@ -14,6 +15,7 @@ struct cmd_trace {
     struct work *work; /* [n_requests] */
     int64_t *solo_ns;  /* [n_requests] */
     double scale;      /* of the arrivals */
+    double busy_ns;    /* what the machine takes for all requests when they are there at once */
     double n_bound;    /* requests that could be in time at most; -1: not known */
     const char *cost_source;
 };
@@ -25,10 +27,13 @@ int cmd_trace_check(const char *command, const struct options *options, int n_wo
 WARN_UNUSED enum status cmd_trace_open(struct cmd_trace *opened, const char *path, struct status_note *note);
 void cmd_trace_close(struct cmd_trace *opened);
 
-/* Finds work, scale and bound. Errors: STATUS_NOMEM. */
-WARN_UNUSED enum status cmd_trace_weigh(struct cmd_trace *opened, const struct step_cost *cost,
-                                        enum cost_model_source source, int max_chunk, bool has_cache,
-                                        struct status_note *note);
+/* How an engine with these options is simulated. */
+struct simulate_options cmd_trace_simulation(const struct engine_options *options, const struct cost_model *cost,
+                                             int n_vocab);
+
+/* Finds work, capacity, scale and bound. source: of the costs in how. Errors: STATUS_NOMEM, as simulate_run. */
+WARN_UNUSED enum status cmd_trace_weigh(struct cmd_trace *opened, const struct simulate_options *how,
+                                        enum cost_model_source source, struct status_note *note);
 
 /* Errors: STATUS_NOMEM. */
 WARN_UNUSED enum status cmd_trace_print(const struct cmd_trace *opened, const struct outcomes *outcomes,

@@ -83,7 +83,7 @@ done
 ok "sim runs" run sim "$trace" "$model" --max-num-seqs 32
 ok "sim ends every request" holds 'r["summary"]["finished"] + r["summary"]["refused"] == 20 and r["totals"]["steps"] > 0'
 ok "the load is reached" holds \
-    'abs((q[19]["arrival_ms"] - q[0]["arrival_ms"]) * 2 / r["cost"]["work_ms"] - 1) < 0.01'
+    'abs((q[19]["arrival_ms"] - q[0]["arrival_ms"]) * 2 / r["cost"]["busy_ms"] - 1) < 0.01'
 ok "a bound is told" holds '1 <= r["cost"]["bound_in_time"] <= 20'
 ok "nothing is too late to be known" holds 'all(x["ttft_ms"] > 0 for x in q if x["outcome"] == "finished")'
 ok "fcfs runs" run sim "$trace" "$model" --policy fcfs --chunk 0

@@ -24,7 +24,7 @@ static void set(int i, double arrival_ms, int prefill_ms, double deadline_ms) {
 static double bound(int n, double scale) {
     struct trace trace = {.requests = requests, .n_requests = n};
     double n_in_time = 0;
-    assert_int_equal(work_bound(&trace, work, scale, &n_in_time), STATUS_OK);
+    assert_int_equal(work_bound(&trace, work, scale, work_sum_ns(&trace, work), &n_in_time), STATUS_OK);
     return n_in_time;
 }
 
@@ -64,7 +64,7 @@ static void what_is_not_known_is_not_told(void **state) {
     static struct work much[WORK_MAX_BOUND + 1];
     struct trace trace = {.requests = many, .n_requests = WORK_MAX_BOUND + 1};
     double n_in_time;
-    assert_int_equal(work_bound(&trace, much, 1, &n_in_time), STATUS_OK);
+    assert_int_equal(work_bound(&trace, much, 1, 1, &n_in_time), STATUS_OK);
     assert_true(n_in_time == -1);
     set(0, 0, 10, 100);
     set(1, 0, 10, 100);
@@ -77,11 +77,11 @@ static void the_load_is_work_by_time(void **state) {
     struct trace trace = {.requests = requests, .n_requests = 5, .load = 0.5};
     for (int i = 0; i < 5; i++) set(i, 100 * i, 40, 0);
     /* 200 ms of work; half load is 400 ms, as between the arrivals. */
-    assert_true(fabs(work_scale(&trace, work) - 1) < 1e-9);
+    assert_true(fabs(work_scale(&trace, work_sum_ns(&trace, work)) - 1) < 1e-9);
     trace.load = 2;
-    assert_true(fabs(work_scale(&trace, work) - 0.25) < 1e-9);
+    assert_true(fabs(work_scale(&trace, work_sum_ns(&trace, work)) - 0.25) < 1e-9);
     trace.load = 0;
-    assert_true(work_scale(&trace, work) == 1);
+    assert_true(work_scale(&trace, work_sum_ns(&trace, work)) == 1);
 }
 
 static void cached_tokens_are_no_work(void **state) {
