@@ -106,8 +106,7 @@ static void endless_templates_are_stopped(void **state) {
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
         int64_t start_ns = clock_now_ns();
         expect_error(sources[i], HI, STATUS_LIMIT, "chat template: line 1: ");
-        if (clock_now_ns() - start_ns > max_s * 1000000000)
-            fail_msg("%s: took more than %d s", sources[i], (int)max_s);
+        if (clock_now_ns() - start_ns > max_s * 1000000000) fail_msg("%s: took more than %d s", sources[i], (int)max_s);
     }
 }
 
