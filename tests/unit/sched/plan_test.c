@@ -26,7 +26,7 @@ static void random_step(struct world *w, int max_tokens) {
 
 static uint64_t seed_of_run(void) {
     const char *asked = getenv("KVICK_SEED");
-    uint64_t seed = asked ? strtoull(asked, NULL, 10) : (uint64_t)time(NULL);
+    uint64_t seed = asked ? strtoull(asked, NULL, 10) : 1; /* the same lives each time: another seed by hand */
     print_message("KVICK_SEED=%llu\n", (unsigned long long)seed);
     return seed;
 }
