@@ -274,8 +274,11 @@ static inline void commit_item(struct world *w, const struct plan_item *item, bo
 
 static inline void step(struct world *w) {
     int n_decoding = 0, n_live = 0;
-    room_make(&w->state); /* as plan_make does; twice changes nothing */
-    make_copies(w);
+    /* As plan_make does. A copy that is made gives back its source, which may be what another one lacked. */
+    for (int i = 0; i < 2; i++) {
+        room_make(&w->state);
+        make_copies(w);
+    }
     for (int i = 0; i < w->state.n_sequences; i++) {
         const struct sequence *sequence = w->state.sequences[i];
         if (sequence->is_cancelled) continue;
