@@ -5,31 +5,16 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "engine/phase_stats.h"
 #include "http/sse.h"
+#include "observe/phase_json.h"
 
 #define MAX_TOKEN_BYTES 65536
 #define LEAST_LOGPROB (-9999.0) /* JSON has no infinity; this is what OpenAI's servers say instead */
 
 static void write_phases(struct json_write *json, const struct phase_stats *stats) {
     json_write_object(json);
-    for (int i = 0; i < N_PHASES; i++) {
-        char key[40];
-        snprintf(key, sizeof key, "%s_ms", phase_stats_name((enum phase)i));
-        json_write_field_real(json, key, (double)stats->part_ns[i] / 1e6);
-    }
-    json_write_field_real(json, "unaccounted_ms", (double)phase_stats_unaccounted_ns(stats) / 1e6);
-    json_write_field_real(json, "total_ms", phase_stats_ms(stats->received_ns, stats->finished_ns));
-    json_write_key(json, "ttft_ms");
-    if (stats->first_token_ns)
-        json_write_real(json, phase_stats_ms(stats->received_ns, stats->first_token_ns));
-    else
-        json_write_null(json);
-    json_write_key(json, "predicted_ttft_ms");
-    if (stats->predicted_ns)
-        json_write_real(json, phase_stats_ms(stats->received_ns, stats->predicted_ns));
-    else
-        json_write_null(json);
+    phase_json_write(json, stats);
+    phase_json_write_since(json, "predicted_ttft_ms", stats, stats->predicted_ns);
     json_write_field_int(json, "prefill_steps", stats->n_prefill_steps);
     json_write_field_int(json, "preemptions", stats->n_preemptions);
     json_write_field_real(json, "prefill_gflop", stats->prefill.flops / 1e9);
@@ -80,6 +65,10 @@ void api_response_write_usage(struct json_write *json, const struct api_call *ca
     json_write_end_object(json);
 }
 
+double api_response_logprob(float logprob) {
+    return isfinite(logprob) ? (double)logprob : LEAST_LOGPROB;
+}
+
 int api_response_n_told(const struct api_prompt *prompt, int choice) {
     const struct request_choice *made = &prompt->request->choices[choice];
     int n = made->n_new_tokens - (made->reason == FINISH_STOP);
@@ -126,7 +115,7 @@ static void write_token(struct json_write *json, const struct api_call *call, st
     if (api_response_token_text(call, logprob.id, &text)) json->status = STATUS_NOMEM;
     json_write_key(json, "token");
     json_write_text(json, text.ptr, text.n_bytes);
-    json_write_field_real(json, "logprob", isfinite(logprob.logprob) ? (double)logprob.logprob : LEAST_LOGPROB);
+    json_write_field_real(json, "logprob", api_response_logprob(logprob.logprob));
     json_write_key(json, "bytes");
     json_write_array(json);
     for (size_t i = 0; bytes && i < n_bytes; i++) json_write_int(json, (unsigned char)bytes[i]);
@@ -151,4 +140,26 @@ void api_response_write_logprob(struct json_write *json, const struct api_call *
     }
     json_write_end_array(json);
     json_write_end_object(json);
+}
+
+void api_response_write_head(struct json_write *json, const struct api_call *call, const char *object) {
+    json_write_object(json);
+    json_write_field_text(json, "id", call->id);
+    json_write_field_text(json, "object", object);
+    json_write_field_int(json, "created", call->created_s);
+    json_write_field_text(json, "model", call->api->options.model_names[0]);
+}
+
+enum status api_response_write_last(const struct api_call *call, const char *object, struct str *out) {
+    struct json_write json;
+    if (!call->params.has_usage_chunk) return api_response_write_done(out);
+    api_response_begin_event(&json, out, NULL);
+    api_response_write_head(&json, call, object);
+    json_write_key(&json, "choices");
+    json_write_array(&json);
+    json_write_end_array(&json);
+    api_response_write_usage(&json, call);
+    json_write_end_object(&json);
+    enum status status = api_response_end_event(&json);
+    return status ? status : api_response_write_done(out);
 }

@@ -46,6 +46,15 @@ void api_response_write_ids(struct json_write *json, const char *key, const uint
 /* "stop_reason": the stop string that ended the answer; null if it was a token or the limit. */
 void api_response_write_stop_reason(struct json_write *json, const struct api_choice *choice);
 
+/* What JSON can hold of a log-probability: no infinity. */
+double api_response_logprob(float logprob);
+
+/* Opens the object of an answer or a chunk of it in OpenAI's form: id, object, created, model. */
+void api_response_write_head(struct json_write *json, const struct api_call *call, const char *object);
+
+/* The last events of a stream in OpenAI's form: the chunk with the usage if it is wanted, and [DONE]. */
+WARN_UNUSED enum status api_response_write_last(const struct api_call *call, const char *object, struct str *out);
+
 /* {"token", "logprob", "bytes"[, "top_logprobs"]} of one token of the answer, in the form of chats. */
 void api_response_write_logprob(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                                 int choice, int token_idx);

@@ -40,11 +40,14 @@ uint64_t api_server_random(struct api_server *api) {
     return value;
 }
 
-bool api_server_has_model(const struct api_server *api, const char *name, size_t n_bytes) {
+bool api_server_check_model(const struct api_server *api, const struct api_params *params, struct api_fault *fault) {
+    if (!params->model) return true;
     for (int i = 0; i < api->options.n_model_names; i++)
-        if (strlen(api->options.model_names[i]) == n_bytes && memcmp(api->options.model_names[i], name, n_bytes) == 0)
+        if (strlen(api->options.model_names[i]) == params->n_model &&
+            memcmp(api->options.model_names[i], params->model, params->n_model) == 0)
             return true;
-    return false;
+    return api_fault_set(fault, 404, "model_not_found", "model", "the model '%.200s' does not exist here; '%s' does",
+                         params->model, api->options.model_names[0]);
 }
 
 /* ---- the loop's side of the engine ---- */

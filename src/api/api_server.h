@@ -15,6 +15,7 @@
 #include "tokenizer/tokenizer.h"
 
 struct api_call;
+struct api_params;
 
 enum api_state { API_LOADING, API_SERVING, API_DRAINING };
 
@@ -74,6 +75,8 @@ void api_server_drain(struct api_server *api);
 /* 64 bits that no client can guess. */
 uint64_t api_server_random(struct api_server *api);
 
-bool api_server_has_model(const struct api_server *api, const char *name, size_t n_bytes);
+/* The request names no model or one that is served here. False: fault is set. */
+WARN_UNUSED bool api_server_check_model(const struct api_server *api, const struct api_params *params,
+                                        struct api_fault *fault);
 
 #endif

@@ -82,10 +82,7 @@ void chat_request_handle(struct api_server *api, struct http_exchange *exchange,
     const char *body = http_exchange_body(exchange, &n_bytes);
     json_t *json = json_read_object(body, n_bytes, &fault);
     bool is_read = json && api_params_read(&params, json, API_CHAT, tokenizer_n_vocab(api->tokenizer), &fault);
-    if (is_read && params.model && !api_server_has_model(api, params.model, params.n_model))
-        is_read =
-            api_fault_set(&fault, 404, "model_not_found", "model", "the model '%.200s' does not exist here; '%s' does",
-                          params.model, api->options.model_names[0]);
+    is_read = is_read && api_server_check_model(api, &params, &fault);
     if (is_read) prompt = chat_request_prompt(api, json, body, n_bytes, &fault);
     if (!prompt) {
         api_params_deinit(&params);

@@ -4,14 +4,6 @@
 
 /* The answers of /v1/chat/completions.   Source: OpenAI's API, as its clients parse it. */
 
-static void write_head(struct json_write *json, const struct api_call *call, const char *object) {
-    json_write_object(json);
-    json_write_field_text(json, "id", call->id);
-    json_write_field_text(json, "object", object);
-    json_write_field_int(json, "created", call->created_s);
-    json_write_field_text(json, "model", call->api->options.model_names[0]);
-}
-
 /* {"content": [...]} of all tokens of an answer, or of one. */
 static void write_logprobs(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                            int choice, int from, int to) {
@@ -96,7 +88,7 @@ static void write_choice(struct json_write *json, const struct api_call *call, c
 static enum status write_whole(const struct api_call *call, struct str *out) {
     struct json_write json;
     json_write_init(&json, out);
-    write_head(&json, call, "chat.completion");
+    api_response_write_head(&json, call, "chat.completion");
     json_write_key(&json, "choices");
     json_write_array(&json);
     for (int i = 0; i < call->params.n; i++) write_choice(&json, call, &call->prompts[0], i);
@@ -112,7 +104,7 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
 /* A chunk up to its one choice's delta. */
 static void open_chunk(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                        int choice) {
-    write_head(json, call, "chat.completion.chunk");
+    api_response_write_head(json, call, "chat.completion.chunk");
     json_write_key(json, "choices");
     json_write_array(json);
     json_write_object(json);
@@ -183,17 +175,7 @@ static enum status write_end(const struct api_call *call, struct api_prompt *pro
 }
 
 static enum status write_last(const struct api_call *call, struct str *out) {
-    struct json_write json;
-    if (!call->params.has_usage_chunk) return api_response_write_done(out);
-    api_response_begin_event(&json, out, NULL);
-    write_head(&json, call, "chat.completion.chunk");
-    json_write_key(&json, "choices");
-    json_write_array(&json);
-    json_write_end_array(&json);
-    api_response_write_usage(&json, call);
-    json_write_end_object(&json);
-    enum status status = api_response_end_event(&json);
-    return status ? status : api_response_write_done(out);
+    return api_response_write_last(call, "chat.completion.chunk", out);
 }
 
 const struct api_response chat_response = {.id_prefix = "chatcmpl-",

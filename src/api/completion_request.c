@@ -95,10 +95,7 @@ void completion_request_handle(struct api_server *api, struct http_exchange *exc
     json_t *json = json_read_object(body, n_bytes, &fault);
     bool is_read = json && api_params_read(&params, json, API_COMPLETION, n_vocab, &fault) &&
                    read_echo(json, &params, &has_echo, &fault);
-    if (is_read && params.model && !api_server_has_model(api, params.model, params.n_model))
-        is_read =
-            api_fault_set(&fault, 404, "model_not_found", "model", "the model '%.200s' does not exist here; '%s' does",
-                          params.model, api->options.model_names[0]);
+    is_read = is_read && api_server_check_model(api, &params, &fault);
     if (is_read)
         prompts =
             completion_request_prompts(json, "prompt", n_vocab, engine_max_context(api->engine), &n_prompts, &fault);

@@ -1,19 +1,11 @@
-#include <math.h>
 #include <string.h>
 
 #include "api/api_response.h"
 
 /* The answers of /v1/completions.   Source: OpenAI's API with vLLM's additions. */
 
+#define OBJECT "text_completion"
 #define MAX_TOKEN_BYTES 65536
-
-static void write_head(struct json_write *json, const struct api_call *call) {
-    json_write_object(json);
-    json_write_field_text(json, "id", call->id);
-    json_write_field_text(json, "object", "text_completion");
-    json_write_field_int(json, "created", call->created_s);
-    json_write_field_text(json, "model", call->api->options.model_names[0]);
-}
 
 static const struct token_logprob *logprobs_at(const struct request *request, int choice, int token_idx) {
     return request->logprobs +
@@ -30,10 +22,6 @@ static void write_token_text(struct json_write *json, const struct api_call *cal
     /* A text as a key: the colon takes the comma's place. */
     if (!json->status) json->status = str_append(json->out, ":", 1);
     json->needs_comma = false;
-}
-
-static double json_logprob(float logprob) {
-    return isfinite(logprob) ? (double)logprob : -9999.0;
 }
 
 /* {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of tokens [from, to) of an answer. */
@@ -53,7 +41,8 @@ static void write_logprobs(struct json_write *json, const struct api_call *call,
     json_write_end_array(json);
     json_write_key(json, "token_logprobs");
     json_write_array(json);
-    for (int i = from; i < to; i++) json_write_real(json, json_logprob(logprobs_at(request, choice, i)->logprob));
+    for (int i = from; i < to; i++)
+        json_write_real(json, api_response_logprob(logprobs_at(request, choice, i)->logprob));
     json_write_end_array(json);
     json_write_key(json, "top_logprobs");
     json_write_array(json);
@@ -62,7 +51,7 @@ static void write_logprobs(struct json_write *json, const struct api_call *call,
         json_write_object(json);
         for (int t = 1; t <= request->n_top_logprobs; t++) {
             write_token_text(json, call, all[t].id, true);
-            json_write_real(json, json_logprob(all[t].logprob));
+            json_write_real(json, api_response_logprob(all[t].logprob));
         }
         json_write_end_object(json);
     }
@@ -119,7 +108,7 @@ static void write_choice(struct json_write *json, const struct api_call *call, c
 static enum status write_whole(const struct api_call *call, struct str *out) {
     struct json_write json;
     json_write_init(&json, out);
-    write_head(&json, call);
+    api_response_write_head(&json, call, OBJECT);
     json_write_key(&json, "choices");
     json_write_array(&json);
     for (int p = 0; p < call->n_prompts; p++)
@@ -136,7 +125,7 @@ static enum status write_chunk(const struct api_call *call, const struct api_pro
     const struct api_choice *choice = &prompt->choices[idx];
     struct json_write json;
     api_response_begin_event(&json, out, NULL);
-    write_head(&json, call);
+    api_response_write_head(&json, call, OBJECT);
     json_write_key(&json, "choices");
     json_write_array(&json);
     json_write_object(&json);
@@ -191,17 +180,7 @@ static enum status write_end(const struct api_call *call, struct api_prompt *pro
 }
 
 static enum status write_last(const struct api_call *call, struct str *out) {
-    struct json_write json;
-    if (!call->params.has_usage_chunk) return api_response_write_done(out);
-    api_response_begin_event(&json, out, NULL);
-    write_head(&json, call);
-    json_write_key(&json, "choices");
-    json_write_array(&json);
-    json_write_end_array(&json);
-    api_response_write_usage(&json, call);
-    json_write_end_object(&json);
-    enum status status = api_response_end_event(&json);
-    return status ? status : api_response_write_done(out);
+    return api_response_write_last(call, OBJECT, out);
 }
 
 const struct api_response completion_response = {.id_prefix = "cmpl-",

@@ -35,10 +35,7 @@ void embedding_request_handle(struct api_server *api, struct http_exchange *exch
     json_t *json = json_read_object(body, n_bytes, &fault);
     bool is_read = json && api_params_read(&params, json, API_EMBEDDING, n_vocab, &fault) &&
                    read_form(api, json, &is_base64, &fault);
-    if (is_read && params.model && !api_server_has_model(api, params.model, params.n_model))
-        is_read =
-            api_fault_set(&fault, 404, "model_not_found", "model", "the model '%.200s' does not exist here; '%s' does",
-                          params.model, api->options.model_names[0]);
+    is_read = is_read && api_server_check_model(api, &params, &fault);
     if (is_read)
         prompts =
             completion_request_prompts(json, "input", n_vocab, engine_max_context(api->engine), &n_prompts, &fault);

@@ -283,11 +283,7 @@ static bool check(const struct api_server *api, const json_t *json, const struct
     if (text_field(last, "role") && strcmp(text_field(last, "role"), "assistant") == 0)
         return api_fault_set(fault, 400, "unsupported_parameter", "messages",
                              "the last of 'messages' is the assistant's; an answer's beginning cannot be given");
-    if (params->model && !api_server_has_model(api, params->model, params->n_model))
-        return api_fault_set(fault, 404, "model_not_found", "model",
-                             "the model '%.200s' does not exist here; '%s' does", params->model,
-                             api->options.model_names[0]);
-    return true;
+    return api_server_check_model(api, params, fault);
 }
 
 void messages_request_handle(struct api_server *api, struct http_exchange *exchange, int key_idx) {

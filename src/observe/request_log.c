@@ -1,33 +1,18 @@
 #include "observe/request_log.h"
 
-#include <stdio.h>
-
-#include "base/json_write.h"
-#include "engine/phase_stats.h"
+#include "observe/phase_json.h"
 
 static void write_request(struct json_write *json, const struct request_record *record) {
-    static const char *const ends[] = {"stop", "length", "abort", "error"};
     static const char *const classes[] = {"interactive", "batch"};
     const struct request *request = record->request;
     const struct phase_stats *stats = &request->stats;
     json_write_field_text(json, "class", classes[request->class_]);
-    json_write_field_text(json, "finish_reason", ends[record->end]);
+    json_write_field_text(json, "finish_reason", request_metrics_end_name(record->end));
     json_write_field_int(json, "prompt_tokens", request->n_prompt);
     json_write_field_int(json, "cached_tokens", stats->n_cached_tokens);
     json_write_field_int(json, "computed_tokens", request->n_prompt - stats->n_cached_tokens);
     json_write_field_int(json, "output_tokens", record->n_completion);
-    for (int i = 0; i < N_PHASES; i++) {
-        char key[40];
-        snprintf(key, sizeof key, "%s_ms", phase_stats_name((enum phase)i));
-        json_write_field_real(json, key, (double)stats->part_ns[i] / 1e6);
-    }
-    json_write_field_real(json, "unaccounted_ms", (double)phase_stats_unaccounted_ns(stats) / 1e6);
-    json_write_field_real(json, "total_ms", phase_stats_ms(stats->received_ns, stats->finished_ns));
-    json_write_key(json, "ttft_ms");
-    if (stats->first_token_ns)
-        json_write_real(json, phase_stats_ms(stats->received_ns, stats->first_token_ns));
-    else
-        json_write_null(json);
+    phase_json_write(json, stats);
     json_write_field_int(json, "preemptions", stats->n_preemptions);
 }
 

@@ -37,6 +37,12 @@ void request_metrics_init(struct request_metrics *metrics, int max_context) {
     histogram_init(&metrics->param_n, n_bounds, N_OF(n_bounds));
 }
 
+const char *request_metrics_end_name(enum request_end end) {
+    static const char *const names[REQUEST_N_ENDS] = {"stop", "length", "abort", "error"};
+    REQUIRE((unsigned)end < REQUEST_N_ENDS);
+    return names[end];
+}
+
 void request_metrics_gap(struct request_metrics *metrics, int64_t gap_ns) {
     histogram_add(&metrics->inter_token, (double)gap_ns / 1e9, 1);
 }
@@ -105,7 +111,6 @@ static void write_state(struct prom_text *text, const struct request_metrics_now
 }
 
 static void write_counters(struct prom_text *text, const struct request_metrics *metrics) {
-    static const char *const ends[] = {"stop", "length", "abort", "error"};
     write_one(text, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
               metrics->n_queried_tokens);
     write_one(text, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
@@ -120,7 +125,8 @@ static void write_counters(struct prom_text *text, const struct request_metrics 
     prom_text_sample(text, "source", "external_kv_transfer", 0);
     prom_text_family(text, "vllm:request_success_total", "counter", "Requests by how they ended.");
     for (int i = 0; i < REQUEST_N_ENDS; i++)
-        prom_text_sample(text, "finished_reason", ends[i], (double)metrics->n_ends[i]);
+        prom_text_sample(text, "finished_reason", request_metrics_end_name((enum request_end)i),
+                         (double)metrics->n_ends[i]);
 }
 
 static void write_histograms(struct prom_text *text, const struct request_metrics *m) {

@@ -32,6 +32,9 @@ void request_metrics_init(struct request_metrics *metrics, int max_context);
 
 void request_metrics_finish(struct request_metrics *metrics, const struct request_record *record);
 
+/* As metrics and the log spell it. */
+const char *request_metrics_end_name(enum request_end end);
+
 /* A token came gap_ns after the one before it in the same answer. */
 void request_metrics_gap(struct request_metrics *metrics, int64_t gap_ns);
 
