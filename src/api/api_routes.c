@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/api_call.h"
+#include "api/api_openapi.h"
 #include "api/api_response.h"
 #include "api/chat_request.h"
 #include "api/completion_request.h"
@@ -51,6 +52,13 @@ static void handle_version(void *owner, struct http_exchange *exchange, const ch
     json_write_field_text(&json, "version", KVICK_VERSION);
     json_write_end_object(&json);
     reply_json(exchange, &json, &body);
+}
+
+static void handle_openapi(void *owner, struct http_exchange *exchange, const char *parameter) {
+    size_t n_bytes;
+    const char *text = api_openapi_text(&n_bytes);
+    (void)owner, (void)parameter;
+    http_exchange_reply(exchange, 200, "application/json", text, n_bytes);
 }
 
 static void handle_load(void *owner, struct http_exchange *exchange, const char *parameter) {
@@ -191,6 +199,14 @@ static void handle_tokenize(void *owner, struct http_exchange *exchange, const c
     (void)parameter;
     struct api_prompt *prompts = read_and_encode(api, exchange, is_chat, &json_in, &n);
     if (!prompts) return;
+    if (n != 1) {
+        struct api_fault fault;
+        api_fault_set(&fault, 400, NULL, "prompt", "'prompt' must be one text or one list of ids, not %d", n);
+        api_fault_reply(&fault, API_OPENAI, exchange);
+        completion_request_free_prompts(prompts, n);
+        json_decref(json_in);
+        return;
+    }
     begin_json(&json, &body);
     json_write_field_int(&json, "count", prompts[0].n_ids);
     json_write_field_int(&json, "max_model_len", engine_max_context(api->engine));
@@ -350,6 +366,7 @@ const struct http_route *api_routes_table(int *out_n) {
         {"GET", "/ping", handle_health},
         {"POST", "/ping", handle_health},
         {"GET", "/version", handle_version},
+        {"GET", "/openapi.json", handle_openapi},
         {"GET", "/load", handle_load},
         {"GET", "/get_load", handle_load},
         {"GET", "/metrics", handle_metrics},

@@ -132,9 +132,10 @@ void api_server_drain(struct api_server *api) {
 
 /* ---- requests ---- */
 
-/* Open without a key: what probes and browsers' preflights ask. */
+/* Open without a key: what probes, tools and browsers' preflights ask first. */
 static bool is_open(const char *method, const char *path) {
-    return strcmp(path, "/health") == 0 || strcmp(path, "/ping") == 0 || strcmp(method, "OPTIONS") == 0;
+    return strcmp(path, "/health") == 0 || strcmp(path, "/ping") == 0 || strcmp(path, "/openapi.json") == 0 ||
+           strcmp(method, "OPTIONS") == 0;
 }
 
 static void allow_origin(const struct api_server *api, struct http_exchange *exchange) {

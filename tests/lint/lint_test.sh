@@ -120,6 +120,13 @@ expect docs 'docs/planted.md:1: --planted'
 mkdir -p docs && echo '`make test` and `kvick run MODEL --max-tokens 3` in src/base/{arena,str}.h, [x](planted.md), src/*/' >docs/planted.md
 accept docs planted
 
+mkdir -p src/api && printf '#include "api/json_read.h"\nbool b = json_read_flag(json, "planted", &b, NULL);\n' >src/api/planted.c
+expect api "src/api/planted.c:2: field 'planted' is not in src/api/openapi.json"
+sed -i 's/"cache_prompt"/"planted"/' src/api/openapi.json
+expect api "field 'planted' is read by no source"
+echo planted >>docs/API.md
+expect api 'docs/API.md: it does not say'
+
 # Put together here, because this file is checked as well.
 host=pypi; host+=.org
 echo "see $host/simple" >docs-planted.txt
