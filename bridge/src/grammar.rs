@@ -1,7 +1,7 @@
 //! Grammars as masks over the vocabulary, by llguidance. The border's own rules are those of lib.rs.
 
 use crate::fail::{fail, Kind, R};
-use crate::{bytes, finish, on_own_thread};
+use crate::{bytes, finish, gbnf, on_own_thread, schema};
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -24,22 +24,58 @@ fn refuse<T>(error: impl std::fmt::Display) -> R<T> {
     fail(Kind::Request, words.chars().take(MAX_NOTE_CHARS).collect::<String>())
 }
 
-fn compile(text: &str, kind: i32) -> R<TopLevelGrammar> {
+/// The schema is what is checked strictly first; what else only the compiler sees gets its place afterwards.
+enum Form {
+    Schema(serde_json::Value),
+    Other(TopLevelGrammar),
+}
+
+fn read(text: &str, kind: i32) -> R<Form> {
+    let json = |e: serde_json::Error| refuse::<()>(e).unwrap_err();
     match kind {
-        0 => match serde_json::from_str(text) {
-            Ok(schema) => Ok(TopLevelGrammar::from_json_schema(schema)),
-            Err(e) => refuse(e),
-        },
-        1 => Ok(TopLevelGrammar::from_regex(text)),
-        2 => Ok(TopLevelGrammar::from_lark(text.into())),
-        _ => {
-            let choices: Vec<String> = match serde_json::from_str(text) {
-                Ok(choices) => choices,
-                Err(e) => return refuse(e),
-            };
-            let quoted: Vec<String> = choices.iter().map(|c| serde_json::to_string(c).unwrap_or_default()).collect();
-            Ok(TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | "))))
+        0 => {
+            let schema = serde_json::from_str(text).map_err(json)?;
+            schema::check(&schema).or_else(refuse)?;
+            Ok(Form::Schema(schema))
         }
+        1 => {
+            schema::check_pattern(text).or_else(refuse)?;
+            Ok(Form::Other(TopLevelGrammar::from_regex(text)))
+        }
+        2 if gbnf::is_gbnf(text) => Ok(Form::Other(TopLevelGrammar::from_lark(gbnf::to_lark(text)?))),
+        2 => Ok(Form::Other(TopLevelGrammar::from_lark(text.into()))),
+        _ => {
+            let choices: Vec<String> = serde_json::from_str(text).map_err(json)?;
+            let quoted: Vec<String> = choices.iter().map(|c| serde_json::to_string(c).unwrap_or_default()).collect();
+            Ok(Form::Other(TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))))
+        }
+    }
+}
+
+fn compile(factory: &ParserFactory, grammar: TopLevelGrammar) -> R<Matcher> {
+    let mut matcher = Matcher::new(factory.create_parser(grammar));
+    if let Some(error) = matcher.get_error() {
+        return refuse(error);
+    }
+    // What the compiler only warns of would not be honoured.
+    if let Some(warning) = matcher.grammar_warnings().first() {
+        return refuse(warning);
+    }
+    // The first mask tells of grammars that allow nothing.
+    match matcher.compute_mask() {
+        Ok(mask) if mask.num_set() == 0 => refuse("no text satisfies it"),
+        Ok(_) => Ok(matcher),
+        Err(e) => refuse(e),
+    }
+}
+
+fn make(factory: &ParserFactory, text: &str, kind: i32) -> R<Matcher> {
+    match read(text, kind)? {
+        Form::Other(grammar) => compile(factory, grammar),
+        Form::Schema(schema) => compile(factory, TopLevelGrammar::from_json_schema(schema.clone())).or_else(|e| {
+            let compiles = |part| !Matcher::new(factory.create_parser(TopLevelGrammar::from_json_schema(part))).is_error();
+            refuse(format!("{}: {}", schema::blame(&schema, &compiles), e.words))
+        }),
     }
 }
 
@@ -114,22 +150,7 @@ pub unsafe extern "C" fn kvick_bridge_grammar_create(
         let Ok(text) = std::str::from_utf8(bytes(text, n_bytes)) else {
             return fail(Kind::Request, "the grammar is not UTF-8");
         };
-        let matcher = on_own_thread(|| {
-            let mut matcher = Matcher::new(vocab.factory.create_parser(compile(text, kind)?));
-            if let Some(error) = matcher.get_error() {
-                return refuse(error);
-            }
-            // What the compiler only warns of would not be honoured.
-            if let Some(warning) = matcher.grammar_warnings().first() {
-                return refuse(warning);
-            }
-            // The first mask tells of grammars that allow nothing.
-            match matcher.compute_mask() {
-                Ok(mask) if mask.num_set() == 0 => refuse("no text satisfies it"),
-                Ok(_) => Ok(matcher),
-                Err(e) => refuse(e),
-            }
-        })?;
+        let matcher = on_own_thread(|| make(&vocab.factory, text, kind))?;
         let mut matchers: Vec<Matcher> = (1..n_choices).map(|_| matcher.deep_clone()).collect();
         matchers.push(matcher);
         *out = Box::into_raw(Box::new(Grammar { matchers }));

@@ -199,9 +199,10 @@ static void handle_tokenize(void *owner, struct http_exchange *exchange, const c
     (void)parameter;
     struct api_prompt *prompts = read_and_encode(api, exchange, is_chat, &json_in, &n);
     if (!prompts) return;
-    if (n != 1) {
+    const json_t *prompt = json_read_field(json_in, "prompt");
+    if (json_is_array(prompt) && !json_is_number(json_array_get(prompt, 0))) {
         struct api_fault fault;
-        api_fault_set(&fault, 400, NULL, "prompt", "'prompt' must be one text or one list of ids, not %d", n);
+        api_fault_set(&fault, 400, NULL, "prompt", "'prompt' must be one text or one list of token ids");
         api_fault_reply(&fault, API_OPENAI, exchange);
         completion_request_free_prompts(prompts, n);
         json_decref(json_in);

@@ -175,6 +175,8 @@ def tokens_there_and_back(s):
     rendered = s.post(CHAT + "/render", chat("Hi"))
     assert rendered["token_ids"] == s.post("/tokenize", {"messages": [{"role": "user", "content": "Hi"}]})["tokens"]
     assert len(s.post(TEXT + "/render", {"prompt": ["a", "b"]})) == 2
+    for prompt in (["a"], ["a", "b"], [[1], [2]]):
+        s.post("/tokenize", {"prompt": prompt}, 400)
 
 
 # ---- stops, limits ----

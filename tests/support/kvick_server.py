@@ -1,4 +1,4 @@
-"""A `kvick serve` of smollm2 on a free port of 127.0.0.1, for the tests in Python."""
+"""A `kvick serve` on a free port of 127.0.0.1, for the tests in Python."""
 
 import os
 import re
@@ -10,8 +10,8 @@ SLOW = 1 if "release" in KVICK else 15
 
 
 class KvickServer:
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([KVICK, "serve", "smollm2", "--port", "0", "--max-model-len", "256",
+    def __init__(self, *arguments, model="smollm2", max_context=256):
+        self.process = subprocess.Popen([KVICK, "serve", model, "--port", "0", "--max-model-len", str(max_context),
                                          *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             found = re.search(r"listening on \w+://[\d.]+:(\d+)", line)
