@@ -66,8 +66,8 @@ WARN_UNUSED enum status api_server_open(struct api_server *api, struct engine *e
                                         const char *chat_fault, struct answer_rules answer_rules,
                                         struct status_note *note);
 
-/* http_handle_fn of the server. owner: the api_server. */
-void api_server_handle(void *owner, struct http_exchange *exchange);
+/* The server's handlers. Key, route and state are looked at before a body is read. */
+struct http_handlers api_server_handlers(struct api_server *api);
 
 /* No new requests; the loop ends when the running ones have ended or drain_s have passed. */
 void api_server_drain(struct api_server *api);
