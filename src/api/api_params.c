@@ -233,8 +233,12 @@ static bool read_flags(struct api_params *params, const json_t *request, struct 
         !json_read_flag(request, "skip_special_tokens", &skips_special, fault) ||
         !json_read_flag(request, "return_token_ids", &params->returns_ids, fault) ||
         !json_read_flag(request, "cache_prompt", &has_cache, fault) ||
-        !json_read_flag(request, "return_phases", &params->wants_phases, fault))
+        !json_read_flag(request, "return_phases", &params->wants_phases, fault) ||
+        !json_read_flag(request, "return_progress", &params->wants_progress, fault))
         return false;
+    if (params->wants_progress && !params->is_stream)
+        return api_fault_set(fault, 400, NULL, "return_progress", "'return_progress' needs 'stream' to be true");
+    params->has_usage_chunk |= params->is_stream && params->wants_phases; /* its place */
     params->shows_special = !skips_special;
     params->has_cache_off = !has_cache;
     return true;

@@ -41,7 +41,8 @@ struct api_params {
     size_t n_salt;
     const char *model; /* NULL: none */
     size_t n_model;
-    bool wants_phases; /* the table of phases in usage */
+    bool wants_phases;   /* the table of phases in usage */
+    bool wants_progress; /* of the prompt, in a stream */
     enum grammar_kind grammar_kind;
     json_t *grammar;           /* owned; NULL: none */
     const char *grammar_field; /* that demanded it */

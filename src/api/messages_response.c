@@ -23,6 +23,7 @@ static void write_usage(struct json_write *json, const struct api_call *call, bo
     json_write_field_int(json, "output_tokens", usage.n_completion);
     json_write_field_int(json, "cache_read_input_tokens", usage.n_cached);
     json_write_field_int(json, "cache_creation_input_tokens", 0);
+    if (!is_begin) api_response_write_kvick(json, call);
     json_write_end_object(json);
 }
 
@@ -234,6 +235,15 @@ static enum status write_last(const struct api_call *call, struct str *out) {
     return end_event(&json);
 }
 
+/* Clients pass over a ping, whatever it holds. */
+static enum status write_progress(const struct api_call *call, const struct api_prompt *prompt,
+                                  const struct event *event, struct str *out) {
+    struct json_write json;
+    begin_event(&json, out, "ping");
+    api_response_write_progress(&json, call, prompt, event);
+    return end_event(&json);
+}
+
 const struct api_response messages_response = {.id_prefix = "msg_",
                                                .shape = API_ANTHROPIC,
                                                .kind = API_CHAT,
@@ -241,4 +251,5 @@ const struct api_response messages_response = {.id_prefix = "msg_",
                                                .write_first = write_first,
                                                .write_piece = write_piece,
                                                .write_end = write_end,
-                                               .write_last = write_last};
+                                               .write_last = write_last,
+                                               .write_progress = write_progress};

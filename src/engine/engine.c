@@ -180,6 +180,7 @@ static void switch_phases(struct engine *engine) {
         struct request *request = engine_slot_of(engine, sequence)->request;
         if (request->last_step != engine->stats.n_steps)
             phase_stats_switch(&request->stats, phase_without_rows(sequence), engine->step_start_ns);
+        message_show(request);
     }
 }
 

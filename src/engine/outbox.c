@@ -41,6 +41,15 @@ void outbox_send_token(struct engine *engine, const struct sequence *sequence) {
                                         .token_idx = last - sequence->n_prompt});
 }
 
+void outbox_send_progress(struct engine *engine, const struct request *request) {
+    if (!request->tells_progress) return;
+    outbox_send(engine, &(struct event){.kind = EVENT_PROGRESS,
+                                        .request_id = request->id,
+                                        .owner = request->owner,
+                                        .n_done = request->stats.n_done_tokens,
+                                        .n_cached = request->stats.n_cached_tokens});
+}
+
 static void count_finish(struct engine_stats *stats, enum finish_reason reason) {
     stats->n_finished++;
     stats->n_cancelled += reason == FINISH_CANCELLED;
