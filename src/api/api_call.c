@@ -408,7 +408,7 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
         return;
     }
     send_piece(prompt, (int)event->choice, event->token_idx);
-    if (choice->stop.found < 0) return;
+    if (choice->stop.found < 0 && !choice->is_complete) return;
     end_choice(prompt, (int)event->choice, "stop");
     bool is_all_over = true;
     for (int i = 0; i < call->params.n; i++) is_all_over &= prompt->choices[i].is_over;

@@ -24,7 +24,10 @@ struct api_choice {
     struct answer_parse parse;
     struct answer answer; /* what is certain; a stream keeps only what has not been sent */
     int n_reasoning_tokens;
-    int n_blocks, block; /* of a stream in Anthropic's form: those begun, and what the open one holds */
+    int n_blocks, block;  /* of a stream of blocks: those begun, and what the open one holds (answer_blocks) */
+    int n_events;         /* of a stream that numbers them */
+    struct answer *whole; /* mem; what a stream has told, for forms that repeat it; else NULL */
+    bool is_complete;     /* no more is wanted */
     int n_tokens;        /* until its end */
     bool is_over;
     const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
@@ -59,6 +62,7 @@ struct api_request;
 struct api_extras {
     bool has_echo;  /* of a completion */
     bool is_base64; /* of an embedding */
+    int64_t pin_ns; /* of a prefix that is kept warm; 0: it is not pinned */
 };
 
 /* Gets a whole answer in place of an exchange. body: borrowed for the call. */

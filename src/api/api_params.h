@@ -47,6 +47,7 @@ struct api_params {
     json_t *grammar;           /* owned; NULL: none */
     const char *grammar_field; /* that demanded it */
     bool is_call_forced;       /* it is the schema of a tool call */
+    bool has_one_call;         /* parallel_tool_calls: false */
 };
 
 enum api_kind { API_CHAT, API_COMPLETION, API_EMBEDDING };

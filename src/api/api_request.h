@@ -30,7 +30,12 @@ struct api_ask {
     bool (*read_prompts)(struct api_request *request, struct api_fault *fault);
 };
 
-extern const struct api_ask chat_request, completion_request, embedding_request, messages_request;
+/* A field of a translation: what the answer repeats of the request as it came. */
+#define API_REQUEST_ECHO "kvick_echo"
+
+extern const struct api_ask chat_request, completion_request, embedding_request, messages_request, responses_request;
+/* Prefixes to be kept warm: a chat's, a text's. */
+extern const struct api_ask warm_request_chat, warm_request_text;
 
 /* Reads the body as far as its JSON. False: fault is set. api_request_deinit in any case. */
 WARN_UNUSED bool api_request_parse(struct api_request *request, struct api_server *api, const struct api_ask *ask,

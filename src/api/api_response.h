@@ -11,6 +11,7 @@ struct api_response {
     const char *id_prefix;
     enum api_shape shape;
     enum api_kind kind;
+    bool keeps_whole; /* a stream's end repeats the answer: choices collect it in whole */
 
     /* The whole answer of a request that does not stream. */
     enum status (*write_whole)(const struct api_call *call, struct str *out);
@@ -29,7 +30,9 @@ struct api_response {
                                   const struct event *event, struct str *out);
 };
 
-extern const struct api_response chat_response, completion_response, messages_response, embedding_response;
+extern const struct api_response chat_response, completion_response, messages_response, embedding_response,
+    responses_response;
+extern const struct api_response warm_response_chat, warm_response_text;
 
 /* An event of a stream around the JSON that is written between; name NULL: unnamed. */
 void api_response_begin_event(struct json_write *json, struct str *out, const char *name);

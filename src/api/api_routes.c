@@ -39,6 +39,37 @@ static void handle_load(void *owner, struct http_exchange *exchange, const char 
     api_reply_json(exchange, API_OPENAI, &json, &body);
 }
 
+static void write_group(struct json_write *json, const struct engine_group_stats *group) {
+    json_write_object(json);
+    json_write_field_int(json, "window", group->window);
+    json_write_field_int(json, "blocks", group->n_blocks);
+    json_write_field_int(json, "free", group->n_free);
+    json_write_field_int(json, "reusable", group->n_reusable);
+    json_write_field_int(json, "held", group->n_held);
+    json_write_field_int(json, "pinned", group->n_pinned);
+    json_write_field_int(json, "max_pinned", group->max_pinned);
+    json_write_end_object(json);
+}
+
+/* What the blocks of every KV group are used for. */
+static void handle_cache(void *owner, struct http_exchange *exchange, const char *parameter) {
+    const struct api_server *api = owner;
+    struct engine_stats stats = engine_read_stats(api->engine);
+    struct json_write json;
+    struct str body;
+    (void)parameter;
+    api_reply_begin(&json, &body);
+    json_write_field_text(&json, "object", "cache");
+    json_write_field_int(&json, "block_tokens", api->options.block_tokens);
+    json_write_field_flag(&json, "prefix_cache", api->options.has_prefix_cache);
+    json_write_key(&json, "groups");
+    json_write_array(&json);
+    for (int g = 0; g < stats.n_groups; g++) write_group(&json, &stats.groups[g]);
+    json_write_end_array(&json);
+    json_write_end_object(&json);
+    api_reply_json(exchange, API_OPENAI, &json, &body);
+}
+
 static void handle_models(void *owner, struct http_exchange *exchange, const char *parameter) {
     const struct api_server *api = owner;
     int model_max = engine_model(api->engine)->max_context, max = engine_max_context(api->engine);
@@ -94,6 +125,11 @@ static void handle_request_state(void *owner, struct http_exchange *exchange, co
 
 /* ---- answers ---- */
 
+static void handle_responses(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)parameter;
+    api_request_handle(owner, exchange, &responses_request);
+}
+
 static void handle_chat(void *owner, struct http_exchange *exchange, const char *parameter) {
     (void)parameter;
     api_request_handle(owner, exchange, &chat_request);
@@ -110,6 +146,14 @@ static void handle_estimate(void *owner, struct http_exchange *exchange, const c
     const char *body = http_exchange_body(exchange, &n_bytes);
     (void)parameter;
     api_request_handle(owner, exchange, api_request_is_chat(body, n_bytes) ? &chat_request : &completion_request);
+}
+
+/* A chat's prefix or a text's. */
+static void handle_warm(void *owner, struct http_exchange *exchange, const char *parameter) {
+    size_t n_bytes;
+    const char *body = http_exchange_body(exchange, &n_bytes);
+    (void)parameter;
+    api_request_handle(owner, exchange, api_request_is_chat(body, n_bytes) ? &warm_request_chat : &warm_request_text);
 }
 
 static void handle_embeddings(void *owner, struct http_exchange *exchange, const char *parameter) {
@@ -139,6 +183,9 @@ const struct http_route *api_routes_table(int *out_n) {
         {"POST", API_ESTIMATE_PATH, handle_estimate},
         {"POST", "/v1/embeddings", handle_embeddings},
         {"GET", "/v1/requests/{id}", handle_request_state},
+        {"POST", "/v1/cache/warm", handle_warm},
+        {"GET", "/v1/cache", handle_cache},
+        {"POST", "/v1/responses", handle_responses},
         {"POST", "/v1/messages", handle_messages},
         {"POST", "/v1/messages/count_tokens", text_request_count},
         {"POST", "/tokenize", text_request_tokenize},

@@ -72,7 +72,7 @@ bool completion_request_read(struct api_request *request, const char *name, stru
     return request->prompts != NULL;
 }
 
-static bool read_prompts(struct api_request *request, struct api_fault *fault) {
+bool completion_request_read_prompts(struct api_request *request, struct api_fault *fault) {
     return completion_request_read(request, "prompt", fault);
 }
 
@@ -86,4 +86,4 @@ static bool read_echo(struct api_request *request, struct api_fault *fault) {
 }
 
 const struct api_ask completion_request = {
-    .response = &completion_response, .check = read_echo, .read_prompts = read_prompts};
+    .response = &completion_response, .check = read_echo, .read_prompts = completion_request_read_prompts};

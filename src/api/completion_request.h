@@ -11,7 +11,10 @@
 WARN_UNUSED struct api_prompt *completion_request_prompts(const json_t *json, const char *name, int n_vocab,
                                                           int max_ids, int *out_n, struct api_fault *fault);
 
-/* The same into a request. */
+/* Those under "prompt", into a request. */
+WARN_UNUSED bool completion_request_read_prompts(struct api_request *request, struct api_fault *fault);
+
+/* Likewise under name. */
 WARN_UNUSED bool completion_request_read(struct api_request *request, const char *name, struct api_fault *fault);
 
 #endif

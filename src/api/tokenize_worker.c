@@ -123,6 +123,7 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
     request->class_ = params->class_;
     request->priority = params->priority;
     request->deadline_ns = call->deadline_ns;
+    request->pin_ns = call->extras.pin_ns;
     request->tells_progress = params->wants_progress;
     request->tenant_id = (uint64_t)(call->key_idx + 1);
     request->max_unread = 256;

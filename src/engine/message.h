@@ -46,6 +46,13 @@ struct request_choice {
     int n_new_tokens;
 };
 
+/* What of a prompt is pinned, and what of all. */
+struct request_pin {
+    int n_tokens; /* 0: nothing */
+    bool is_full; /* more may not be pinned now */
+    int n_all_blocks, max_blocks; /* of the first group */
+};
+
 struct request {
     uint64_t id; /* set by engine_client_submit */
     void *owner; /* the client's own; every event carries it */
@@ -81,6 +88,7 @@ struct request {
     int priority;        /* within class and tenant, the lower the earlier */
     int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
 
+    int64_t pin_ns;      /* its prompt's blocks stay for so long when it is through (kv_pins); 0: like any */
     bool tells_progress; /* an event for each step that computes a part of its prompt */
 
     /* Back-pressure: it is not planned while max_unread of its tokens have not been acknowledged. */
@@ -93,6 +101,7 @@ struct request {
     struct seqlock shown_lock;
     _Atomic uint64_t shown[SEQLOCK_WORDS(struct phase_stats)];
     struct request_choice choices[REQUEST_MAX_CHOICES]; /* [n_choices] */
+    struct request_pin pin;
     struct status_note note;                            /* why it was refused or cut */
 
     /* The engine's own. */
