@@ -16,12 +16,14 @@ enum status api_server_init(struct api_server *api, const struct api_options *op
     *api = (struct api_server){.options = *options, .started_s = (int64_t)time(NULL)};
     if (getrandom(api->random, sizeof api->random, 0) != (ssize_t)sizeof api->random)
         return status_fail(note, STATUS_IO, "the system gives no random numbers");
+    if (api_history_init(&api->history)) return status_fail(note, STATUS_NOMEM, "no memory for the last requests");
     return STATUS_OK;
 }
 
 void api_server_deinit(struct api_server *api) {
     while (api->calls) api_call_close(api->calls);
     grammar_vocab_destroy(&api->grammar_vocab);
+    api_history_deinit(&api->history);
 }
 
 void api_server_close(struct api_server *api) {

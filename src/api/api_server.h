@@ -6,6 +6,7 @@
 #define KVICK_API_API_SERVER_H
 
 #include "api/api_auth.h"
+#include "api/api_history.h"
 #include "api/tokenize_worker.h"
 #include "chat/answer_parse.h"
 #include "chat/chat_template.h"
@@ -50,6 +51,7 @@ struct api_server {
     uint64_t n_requests; /* ever */
     int n_calls;
     struct request_metrics metrics;
+    struct api_history history;
     struct api_call *calls; /* all that are open */
 };
 
