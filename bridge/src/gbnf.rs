@@ -252,23 +252,3 @@ pub fn to_lark(text: &str) -> R<String> {
         None => Ok(lark),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn translates() {
-        assert!(is_gbnf("# x\n root ::= \"a\"") && !is_gbnf("start: \"::=\""));
-        assert_eq!(to_lark("root ::= \"a\" x-y* | [^b-d\\n]\nx-y ::= .{2,}").unwrap(),
-                   "start: r0\nr0: (/\\u{61}/ )(r1*) | /[^\\u{62}-\\u{64}\\u{A}-\\u{A}]/ \nr1: (/(?s:.)/){2,} \n".replace(")(r1", ") (r1"));
-    }
-
-    #[test]
-    fn refuses() {
-        for bad in ["root ::= x", "x ::= \"a\"", "root ::= \"a", "root ::= (\"a\"", "root ::= [z-a]", "root ::= []",
-                    "root ::= \"a\"\nroot ::= \"b\"", "root ::= \"\\q\"", "root ::= \"a\"{3,2}", "root ::= \"a\" )"] {
-            assert!(to_lark(bad).is_err(), "{bad}");
-        }
-    }
-}

@@ -284,34 +284,3 @@ pub fn blame(root: &Value, compiles: &dyn Fn(Value) -> bool) -> String {
     let until = Instant::now() + MAX_BLAME;
     Blame { root, moved: moved(root), compiles, until, seen: vec!["#".into()] }.descend("#".into())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns() {
-        for good in ["^[a-z]+$", "a|b", "(ab){2,3}?", "\\d\\-[\\d.]", "^\\u0431+$", "[^]x]"] {
-            assert_eq!(check_pattern(good), Ok(()), "{good}");
-        }
-        for bad in ["^+[a-z]$", "^{2}x$", "a**", "a++", "\\b?", "[[:alpha:]]", "[a&&b]", "(?=a)b", "(a)\\1", "[", "(?P<stop>a)"] {
-            assert!(check_pattern(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn places() {
-        let says = |text: &str| check(&serde_json::from_str(text).unwrap()).unwrap_err();
-        assert!(says(r#"{"properties": {"a/b": {"pattern": "["}}}"#).starts_with("#/properties/a~1b/pattern: "));
-        assert!(says(r##"{"$ref": "#/$defs/t", "$defs": {"t": {"items": {"not": {}}}}}"##).starts_with("#/$defs/t/items/not: "));
-        assert!(says(r##"{"anyOf": [{}, {"$ref": "#/$defs/no"}]}"##).starts_with("#/anyOf/1/$ref: "));
-        assert!(says(r#"{"const": 9007199254740993}"#).starts_with("#/const: "));
-        assert_eq!(check(&serde_json::from_str(r##"{"$defs": {"unused": {"not": {}}}, "items": {"$ref": "#"}}"##).unwrap()), Ok(()));
-    }
-
-    #[test]
-    fn blames() {
-        let root = serde_json::from_str(r##"{"properties": {"a": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"minLength": 5, "bad": 1}}}"##).unwrap();
-        assert_eq!(blame(&root, &|alone| !alone.to_string().starts_with('{') || alone.get("bad").is_none() && alone.get("properties").is_none() && alone.get("$ref").is_none()), "#/$defs/t/bad");
-    }
-}

@@ -37,3 +37,10 @@ bool api_auth_check(const struct api_auth *auth, const struct http_exchange *exc
     if (*out_key_idx >= 0) return true;
     return api_fault_set(fault, 401, "invalid_api_key", NULL, "a valid API key is needed (Authorization: Bearer KEY)");
 }
+
+int api_auth_key_of(const struct api_auth *auth, const struct http_exchange *exchange) {
+    struct api_fault ignored;
+    int key_idx;
+    bool is_known = api_auth_check(auth, exchange, &key_idx, &ignored);
+    return is_known ? key_idx : -1;
+}

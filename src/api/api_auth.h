@@ -23,4 +23,7 @@ WARN_UNUSED enum status api_auth_add(struct api_auth *auth, const char *key);
 WARN_UNUSED bool api_auth_check(const struct api_auth *auth, const struct http_exchange *exchange, int *out_key_idx,
                                 struct api_fault *fault);
 
+/* Which key a request that was let in has; -1 without keys. */
+int api_auth_key_of(const struct api_auth *auth, const struct http_exchange *exchange);
+
 #endif

@@ -16,7 +16,6 @@
 
 #define API_MAX_PROMPTS 64
 #define API_ESTIMATE_PATH "/v1/estimate"
-#define API_MAX_ID_BYTES 160
 
 /* One answer while it grows. */
 struct api_choice {
@@ -25,7 +24,10 @@ struct api_choice {
     struct answer_parse parse;
     struct answer answer; /* what is certain; a stream keeps only what has not been sent */
     int n_reasoning_tokens;
-    int n_blocks, block; /* of a stream in Anthropic's form: those begun, and what the open one holds */
+    int n_blocks, block;  /* of a stream of blocks: those begun, and what the open one holds (answer_blocks) */
+    int n_events;         /* of a stream that numbers them */
+    struct answer *whole; /* mem; what a stream has told, for forms that repeat it; else NULL */
+    bool is_complete;     /* no more is wanted */
     int n_tokens;        /* until its end */
     bool is_over;
     const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
@@ -54,18 +56,40 @@ struct api_prompt {
 };
 
 struct api_response; /* how answers of this kind are written */
+struct api_request;
+
+/* Fields of single routes. */
+struct api_extras {
+    bool has_echo;  /* of a completion */
+    bool is_base64; /* of an embedding */
+    int64_t pin_ns; /* of a prefix that is kept warm; 0: it is not pinned */
+};
+
+/* Gets a whole answer in place of an exchange. body: borrowed for the call. */
+typedef void api_take_fn(void *owner, const struct api_call *call, const char *body, size_t n_bytes);
+
+/* Whose request it is, and where its answer goes. */
+struct api_origin {
+    struct http_exchange *exchange; /* NULL: take */
+    api_take_fn *take;
+    void *owner; /* take's */
+    const char *path;
+    int key_idx; /* -1: no key */
+    int64_t received_ns;
+};
 
 struct api_call {
     struct api_server *api;
     struct api_call *next, *prev;
     const struct api_response *response;
-    struct http_exchange *exchange; /* NULL: the client is gone, or has its answer */
+    struct http_exchange *exchange; /* NULL: the client is gone, or has its answer, or there is take */
+    api_take_fn *take;              /* NULL: it has its answer, or there is an exchange */
+    void *taker;
     atomic_bool is_gone;
     json_t *json; /* params and prompts point into it */
     struct api_params params;
     enum api_kind kind;
-    bool has_echo;              /* of a completion */
-    bool is_base64;             /* of an embedding */
+    struct api_extras extras;
     struct api_prompt *prompts; /* [n_prompts] */
     int n_prompts, n_home;
     int http_code; /* replied; 0: the client left before */
@@ -80,10 +104,9 @@ struct api_call {
     bool is_estimate;    /* it is only asked when the first token would come */
 };
 
-/* Takes the exchange. json: taken; params were read from it. prompts: taken (mem), [n_prompts]. NULL: no memory, or too
- * many calls; fault is set, json and prompts are freed, the exchange is still the caller's. */
-WARN_UNUSED struct api_call *api_call_open(struct api_server *api, struct http_exchange *exchange, json_t *json,
-                                           const struct api_params *params, struct api_prompt *prompts, int n_prompts,
+/* Takes the exchange and what request holds. NULL: no memory, or too many calls; fault is set, and both are still the
+ * caller's. */
+WARN_UNUSED struct api_call *api_call_open(const struct api_origin *origin, struct api_request *request,
                                            const struct api_response *response, struct api_fault *fault);
 
 /* To the worker. */
@@ -101,6 +124,9 @@ void api_call_cancel(struct api_call *call);
 
 /* Frees it; nothing of it may run any more. */
 void api_call_close(struct api_call *call);
+
+/* prompts: [n_prompts] of a call, or of a request that became none; mem. NULL is nothing. */
+void api_call_free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices);
 
 /* Index of an answer among all of the call. */
 int api_call_choice_idx(const struct api_prompt *prompt, int choice);

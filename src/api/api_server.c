@@ -16,12 +16,14 @@ enum status api_server_init(struct api_server *api, const struct api_options *op
     *api = (struct api_server){.options = *options, .started_s = (int64_t)time(NULL)};
     if (getrandom(api->random, sizeof api->random, 0) != (ssize_t)sizeof api->random)
         return status_fail(note, STATUS_IO, "the system gives no random numbers");
+    if (api_history_init(&api->history)) return status_fail(note, STATUS_NOMEM, "no memory for the last requests");
     return STATUS_OK;
 }
 
 void api_server_deinit(struct api_server *api) {
     while (api->calls) api_call_close(api->calls);
     grammar_vocab_destroy(&api->grammar_vocab);
+    api_history_deinit(&api->history);
 }
 
 void api_server_close(struct api_server *api) {
@@ -156,36 +158,68 @@ static void reply_preflight(const struct http_route *routes, int n_routes, struc
     http_exchange_reply(exchange, 204, NULL, "", 0);
 }
 
-void api_server_handle(void *owner, struct http_exchange *exchange) {
-    struct api_server *api = owner;
+static enum api_shape shape_of(const char *path) {
+    return strncmp(path, "/v1/messages", 12) == 0 ? API_ANTHROPIC : API_OPENAI;
+}
+
+/* What can be said without the body. False: fault is set. */
+static bool check_head(const struct api_server *api, struct http_exchange *exchange, enum http_match match,
+                       const char *allowed, struct api_fault *fault) {
+    const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange);
+    int key_idx;
+    if (!is_open(method, path) && !api_auth_check(&api->auth, exchange, &key_idx, fault)) return false;
+    if (match == HTTP_MATCH_NO_PATH)
+        return api_fault_set(fault, 404, "not_found", NULL, "there is nothing at %.200s", path);
+    if (match == HTTP_MATCH_NO_METHOD) {
+        http_exchange_set_header(exchange, "Allow", allowed);
+        return api_fault_set(fault, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", path, allowed, method);
+    }
+    if (api->state == API_SERVING || is_open(method, path)) return true;
+    api_fault_set(fault, 503, "not_ready", NULL, "the server is %s",
+                  api->state == API_LOADING ? "loading its model" : "shutting down");
+    fault->retry_after_s = 1;
+    return false;
+}
+
+static bool on_head(void *owner, struct http_exchange *exchange) {
+    const struct api_server *api = owner;
     const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange), *parameter;
-    enum api_shape shape = strncmp(path, "/v1/messages", 12) == 0 ? API_ANTHROPIC : API_OPENAI;
     const struct http_route *route = NULL;
     struct api_fault fault = {0};
-    int n_routes, key_idx;
+    char allowed[64];
+    int n_routes;
     const struct http_route *routes = api_routes_table(&n_routes);
     enum http_match match = http_routes_find(routes, n_routes, method, path, &route, &parameter);
-    char methods[64];
     allow_origin(api, exchange);
     if (match != HTTP_MATCH_NO_PATH && strcmp(method, "OPTIONS") == 0) {
         reply_preflight(routes, n_routes, exchange);
-        return;
+        return false;
     }
-    bool is_allowed = is_open(method, path) || api_auth_check(&api->auth, exchange, &key_idx, &fault);
-    if (is_allowed && match == HTTP_MATCH_NO_PATH) {
-        is_allowed = api_fault_set(&fault, 404, "not_found", NULL, "there is nothing at %.200s", path);
-    } else if (is_allowed && match == HTTP_MATCH_NO_METHOD) {
-        http_routes_allowed(routes, n_routes, path, methods, sizeof methods);
-        http_exchange_set_header(exchange, "Allow", methods);
-        is_allowed =
-            api_fault_set(&fault, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", path, methods, method);
-    } else if (is_allowed && api->state != API_SERVING && !is_open(method, path)) {
-        is_allowed = api_fault_set(&fault, 503, "not_ready", NULL, "the server is %s",
-                                   api->state == API_LOADING ? "loading its model" : "shutting down");
-        fault.retry_after_s = 1;
-    }
-    if (is_allowed)
-        route->handle(api, exchange, parameter);
-    else
-        api_fault_reply(&fault, shape, exchange);
+    http_routes_allowed(routes, n_routes, path, allowed, sizeof allowed);
+    if (check_head(api, exchange, match, allowed, &fault)) return true;
+    api_fault_reply(&fault, shape_of(path), exchange);
+    return false;
+}
+
+static void on_request(void *owner, struct http_exchange *exchange) {
+    const struct http_route *route = NULL;
+    const char *parameter;
+    int n_routes;
+    const struct http_route *routes = api_routes_table(&n_routes);
+    if (http_routes_find(routes, n_routes, http_exchange_method(exchange), http_exchange_path(exchange), &route,
+                         &parameter) != HTTP_MATCH_FOUND)
+        BUG("a request without a route came through on_head");
+    route->handle(owner, exchange, parameter);
+}
+
+static void on_refuse(void *owner, struct http_exchange *exchange, int code, const char *why) {
+    struct api_fault fault;
+    allow_origin(owner, exchange);
+    api_fault_set(&fault, code, NULL, NULL, "%s", why);
+    if (code == 503) fault.retry_after_s = 1;
+    api_fault_reply(&fault, shape_of(http_exchange_path(exchange)), exchange);
+}
+
+struct http_handlers api_server_handlers(struct api_server *api) {
+    return (struct http_handlers){.head = on_head, .request = on_request, .refuse = on_refuse, .owner = api};
 }

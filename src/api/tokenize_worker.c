@@ -19,23 +19,22 @@ static bool wall_clock(int64_t *out_now_s) {
     return true;
 }
 
-/* Fills prompt->ids. A chat's prompt is the request itself. */
-static enum status encode(const struct api_call *call, struct api_prompt *prompt, int64_t *out_rendered_ns,
-                          struct status_note *note) {
-    const struct api_server *api = call->api;
+enum status tokenize_worker_encode(const struct api_server *api, enum api_kind kind, bool adds_special,
+                                   struct api_prompt *prompt, int64_t *out_rendered_ns, struct status_note *note) {
     struct id_list ids;
     int64_t now_s = 0;
     enum status status = STATUS_OK;
     if (!prompt->text) return STATUS_OK;
     id_list_init(&ids, (size_t)engine_max_context(api->engine) * 4 + 1024); /* far past the limit is no count */
-    if (call->kind == API_CHAT) {
+    if (kind == API_CHAT) {
         if (!wall_clock(&now_s)) status = status_fail(note, STATUS_IO, "the wall clock cannot be read");
         if (!status)
             status = chat_prompt_encode(api->chat_template, api->tokenizer, prompt->text, prompt->n_bytes, now_s, &ids,
                                         out_rendered_ns, note);
     } else {
-        unsigned flags = (call->kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) |
-                         (tokenizer_adds_bos(api->tokenizer) ? TOKENIZER_ADD_BOS : 0);
+        bool has_bos = adds_special && tokenizer_adds_bos(api->tokenizer);
+        unsigned flags =
+            (kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) | (has_bos ? TOKENIZER_ADD_BOS : 0);
         status = tokenizer_encode(api->tokenizer, prompt->text, prompt->n_bytes, flags, &ids, note);
     }
     if (!status) {
@@ -124,6 +123,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
     request->class_ = params->class_;
     request->priority = params->priority;
     request->deadline_ns = call->deadline_ns;
+    request->pin_ns = call->extras.pin_ns;
+    request->tells_progress = params->wants_progress;
     request->tenant_id = (uint64_t)(call->key_idx + 1);
     request->max_unread = 256;
     request->max_blocked_ns = 30000000000;
@@ -172,7 +173,7 @@ static bool encode_all(struct api_call *call) {
         int64_t begin_ns = clock_now_ns(), rendered_ns = 0;
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             return api_fault_set(&call->fault, 499, NULL, NULL, "the client is gone");
-        enum status status = encode(call, prompt, &rendered_ns, &note);
+        enum status status = tokenize_worker_encode(call->api, call->kind, true, prompt, &rendered_ns, &note);
         if (status) {
             api_fault_from_status(&call->fault, status, &note);
             return false;

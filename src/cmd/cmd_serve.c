@@ -11,9 +11,14 @@
 #include "cmd/cmd_chat.h"
 #include "cmd/cmd_engine.h"
 
-#define MAX_BODY_BYTES ((size_t)16 << 20)
 #define MAX_CONNECTIONS 1024
-#define IDLE_S 60
+#define MAX_BODY_BYTES ((size_t)16 << 20)
+#define MAX_BODIES_BYTES ((size_t)256 << 20)
+#define MAX_UNREAD_BYTES ((size_t)8 << 20)
+#define IDLE_MS 60000
+#define HEAD_MS 10000
+#define BODY_MS 30000
+#define WRITE_MS 60000
 #define TYPICAL_POS 512 /* of an answer's token */
 #define FULL_SESSIONS 4 /* that many requests of the longest kind fit beside each other */
 
@@ -87,9 +92,17 @@ static void on_reload(void *owner) {
 
 static enum status open_http(struct serve *serve, struct status_note *note) {
     const struct options *options = serve->options;
-    struct http_limits limits = {MAX_CONNECTIONS, MAX_BODY_BYTES, IDLE_S};
+    struct http_limits limits = {.max_connections = MAX_CONNECTIONS,
+                                 .max_body_bytes = MAX_BODY_BYTES,
+                                 .max_bodies_bytes = MAX_BODIES_BYTES,
+                                 .max_unread_bytes = MAX_UNREAD_BYTES,
+                                 .idle_ms = IDLE_MS,
+                                 .head_ms = HEAD_MS,
+                                 .body_ms = BODY_MS,
+                                 .write_ms = WRITE_MS};
+    struct http_handlers handlers = api_server_handlers(&serve->api);
     struct http_tls tls = {options->ssl_certfile, options->ssl_keyfile};
-    enum status status = http_server_create(&serve->http, &limits, &tls, api_server_handle, &serve->api, note);
+    enum status status = http_server_create(&serve->http, &limits, &tls, &handlers, note);
     if (!status) status = http_server_listen(serve->http, options->host, (int)options->port, &serve->port, note);
     if (!status && (http_server_on_signal(serve->http, SIGTERM, on_stop, serve) ||
                     http_server_on_signal(serve->http, SIGINT, on_stop, serve) ||

@@ -11,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from e2e import attempt, finish
-from kvick_server import SLOW, KvickServer
+from kvick_server import SLOW, KvickServer, Tally
 
 # What is true of any server is checked; what a client may not know (the model's name, the context) may refuse good ones.
 LEFT_OUT = "positive_data_acceptance,ignored_auth,use_after_free,ensure_resource_availability"
@@ -35,9 +34,10 @@ def the_server_ends(server):
     assert server.stop() == 0
 
 
+tally = Tally()
 server = KvickServer("--api-key", "secret", "--no-access-log", max_context=96)
 with tempfile.TemporaryDirectory() as folder:
-    attempt(no_answer_breaks_the_contract, server, folder)
-attempt(the_server_ends, server)
-finish()
+    tally.attempt(no_answer_breaks_the_contract, server, folder)
+tally.attempt(the_server_ends, server)
+tally.end()
 PY
