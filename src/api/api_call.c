@@ -26,6 +26,7 @@ void api_call_free_prompts(struct api_prompt *prompts, int n_prompts, int n_choi
         struct request *request = prompts[i].request;
         if (request) {
             mem_free(request->logprobs);
+            mem_free(request->prompt_logprobs);
             mem_free(request->embedding);
         }
         engine_client_free(&prompts[i].request);

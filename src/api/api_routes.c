@@ -199,6 +199,7 @@ const struct http_route *api_routes_table(int *out_n) {
         {"POST", "/v1/messages/count_tokens", text_request_count},
         {"POST", "/tokenize", text_request_tokenize},
         {"POST", "/detokenize", text_request_detokenize},
+        {"GET", "/tokenizer_info", text_request_tokenizer},
     };
     *out_n = (int)(sizeof routes / sizeof routes[0]);
     return routes;

@@ -79,9 +79,10 @@ bool completion_request_read_prompts(struct api_request *request, struct api_fau
 static bool read_echo(struct api_request *request, struct api_fault *fault) {
     bool *has_echo = &request->extras.has_echo;
     if (!json_read_flag(request->json, "echo", has_echo, fault)) return false;
-    if (*has_echo && request->params.has_logprobs)
-        return api_fault_set(fault, 501, "unsupported_parameter", "echo",
-                             "'echo' together with 'logprobs' is not supported by this server");
+    /* A stream's first event leaves before the prompt is computed. */
+    if (*has_echo && request->params.has_logprobs && request->params.is_stream)
+        return api_fault_set(fault, 400, "unsupported_parameter", "echo",
+                             "'echo' together with 'logprobs' needs 'stream' to be false");
     return true;
 }
 

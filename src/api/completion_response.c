@@ -7,9 +7,16 @@
 #define OBJECT "text_completion"
 #define MAX_TOKEN_BYTES 65536
 
-static const struct token_logprob *logprobs_at(const struct request *request, int choice, int token_idx) {
-    return request->logprobs +
-           ((size_t)choice * (size_t)request->max_new + (size_t)token_idx) * (size_t)(1 + request->n_top_logprobs);
+/* Of token i of the answer; i below 0: of the prompt, counted from its end. NULL: the prompt's first token, which
+ * nothing foretold. */
+static const struct token_logprob *logprobs_at(const struct request *request, int choice, int i) {
+    size_t n_each = (size_t)(1 + request->n_top_logprobs);
+    if (i >= 0) return request->logprobs + ((size_t)choice * (size_t)request->max_new + (size_t)i) * n_each;
+    return i == -request->n_prompt ? NULL : request->prompt_logprobs + (size_t)(request->n_prompt + i) * n_each;
+}
+
+static uint32_t token_at(const struct request *request, int choice, int i) {
+    return i < 0 ? request->tokens[request->n_prompt + i] : logprobs_at(request, choice, i)->id;
 }
 
 static void write_token_text(struct json_write *json, const struct api_call *call, uint32_t id, bool is_key) {
@@ -24,47 +31,66 @@ static void write_token_text(struct json_write *json, const struct api_call *cal
     json->needs_comma = false;
 }
 
-/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of tokens [from, to) of an answer. */
+/* The likeliest others with their log-probabilities. */
+static void write_top(struct json_write *json, const struct api_call *call, const struct token_logprob *all, int n) {
+    if (!all) {
+        json_write_null(json);
+        return;
+    }
+    json_write_object(json);
+    for (int t = 1; t <= n; t++) {
+        write_token_text(json, call, all[t].id, true);
+        json_write_real(json, api_response_logprob(all[t].logprob));
+    }
+    json_write_end_object(json);
+}
+
+/* Where the texts of the tokens begin, counted from token first. */
+static void write_offsets(struct json_write *json, const struct api_call *call, const struct request *request,
+                          int choice, int first, int from, int to) {
+    size_t offset = 0;
+    json_write_key(json, "text_offset");
+    json_write_array(json);
+    for (int i = first; i < to; i++) {
+        size_t n_bytes;
+        if (i >= from) json_write_int(json, (int64_t)offset);
+        tokenizer_text_of(call->api->tokenizer, (int32_t)token_at(request, choice, i), &n_bytes);
+        offset += n_bytes;
+    }
+    json_write_end_array(json);
+}
+
+/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of tokens [from, to) of an answer; from below 0: of the
+ * prompt's last ones too. */
 static void write_logprobs(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                            int choice, int from, int to) {
     const struct request *request = prompt->request;
-    size_t offset = 0;
     json_write_key(json, "logprobs");
-    if (!call->params.has_logprobs || !request->logprobs) {
+    if (!call->params.has_logprobs || !(request->logprobs || request->prompt_logprobs)) {
         json_write_null(json);
         return;
     }
     json_write_object(json);
     json_write_key(json, "tokens");
     json_write_array(json);
-    for (int i = from; i < to; i++) write_token_text(json, call, logprobs_at(request, choice, i)->id, false);
+    for (int i = from; i < to; i++) write_token_text(json, call, token_at(request, choice, i), false);
     json_write_end_array(json);
     json_write_key(json, "token_logprobs");
     json_write_array(json);
-    for (int i = from; i < to; i++)
-        json_write_real(json, api_response_logprob(logprobs_at(request, choice, i)->logprob));
+    for (int i = from; i < to; i++) {
+        const struct token_logprob *own = logprobs_at(request, choice, i);
+        if (own)
+            json_write_real(json, api_response_logprob(own->logprob));
+        else
+            json_write_null(json);
+    }
     json_write_end_array(json);
     json_write_key(json, "top_logprobs");
     json_write_array(json);
-    for (int i = from; i < to; i++) {
-        const struct token_logprob *all = logprobs_at(request, choice, i);
-        json_write_object(json);
-        for (int t = 1; t <= request->n_top_logprobs; t++) {
-            write_token_text(json, call, all[t].id, true);
-            json_write_real(json, api_response_logprob(all[t].logprob));
-        }
-        json_write_end_object(json);
-    }
+    for (int i = from; i < to; i++)
+        write_top(json, call, logprobs_at(request, choice, i), request->n_top_logprobs);
     json_write_end_array(json);
-    json_write_key(json, "text_offset");
-    json_write_array(json);
-    for (int i = 0; i < to; i++) {
-        size_t n_bytes;
-        if (i >= from) json_write_int(json, (int64_t)offset);
-        tokenizer_text_of(call->api->tokenizer, (int32_t)logprobs_at(request, choice, i)->id, &n_bytes);
-        offset += n_bytes;
-    }
-    json_write_end_array(json);
+    write_offsets(json, call, request, choice, from < 0 ? from : 0, from, to);
     json_write_end_object(json);
 }
 
@@ -95,7 +121,7 @@ static void write_choice(struct json_write *json, const struct api_call *call, c
     json_write_text(json, text.ptr, text.n_bytes);
     str_deinit(&text);
     int n_told = api_response_n_told(prompt, idx);
-    write_logprobs(json, call, prompt, idx, 0, n_told);
+    write_logprobs(json, call, prompt, idx, request->prompt_logprobs ? -request->n_prompt : 0, n_told);
     json_write_field_text(json, "finish_reason", choice->finish_reason);
     api_response_write_stop_reason(json, choice);
     if (call->params.returns_ids) {

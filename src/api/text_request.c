@@ -160,3 +160,28 @@ void text_request_detokenize(void *owner, struct http_exchange *exchange, const 
     api_request_deinit(&request);
     api_reply_json(exchange, API_OPENAI, &json, &body);
 }
+
+/* ---- what there is to say of the tokenizer ---- */
+
+static void write_special(struct json_write *json, const char *key, const struct tokenizer *tokenizer, int32_t id) {
+    size_t n_bytes;
+    const char *text = id < 0 ? NULL : tokenizer_text_of(tokenizer, id, &n_bytes);
+    json_write_key(json, key);
+    if (text)
+        json_write_text(json, text, n_bytes);
+    else
+        json_write_null(json);
+}
+
+void text_request_tokenizer(void *owner, struct http_exchange *exchange, const char *parameter) {
+    const struct api_server *api = owner;
+    struct json_write json;
+    struct str body;
+    (void)parameter;
+    api_reply_begin(&json, &body);
+    write_special(&json, "bos_token", api->tokenizer, tokenizer_bos(api->tokenizer));
+    write_special(&json, "eos_token", api->tokenizer, tokenizer_eos(api->tokenizer));
+    json_write_field_int(&json, "vocab_size", tokenizer_n_vocab(api->tokenizer));
+    json_write_end_object(&json);
+    api_reply_json(exchange, API_OPENAI, &json, &body);
+}

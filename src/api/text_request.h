@@ -1,5 +1,5 @@
 /* text_request: what becomes of a text before the model sees it: /tokenize, /detokenize, the renders of chats and
- * completions, and Anthropic's count of tokens. Nothing is computed.
+ * completions, Anthropic's count of tokens, and /tokenizer_info. Nothing is computed.
  *
  * A text is at most TEXT_REQUEST_MAX_BYTES, since this runs on the loop. Thread: io. */
 #ifndef KVICK_API_TEXT_REQUEST_H
@@ -14,6 +14,7 @@ void text_request_tokenize(void *owner, struct http_exchange *exchange, const ch
 void text_request_detokenize(void *owner, struct http_exchange *exchange, const char *parameter);
 void text_request_render(void *owner, struct http_exchange *exchange, const char *parameter);
 void text_request_render_chat(void *owner, struct http_exchange *exchange, const char *parameter);
+void text_request_tokenizer(void *owner, struct http_exchange *exchange, const char *parameter);
 void text_request_count(void *owner, struct http_exchange *exchange, const char *parameter);
 
 #endif

@@ -108,6 +108,20 @@ static bool make_grammar(struct api_call *call, struct api_prompt *prompt, struc
     return !status;
 }
 
+/* Places for the log-probabilities of the answers' tokens, and of the prompt's if it is repeated. */
+static bool make_logprobs(const struct api_call *call, struct request *request, int max_new, struct api_fault *fault) {
+    size_t n_each = (size_t)(1 + call->params.n_top_logprobs), n_prompt = (size_t)request->n_prompt;
+    bool has_prompt = call->extras.has_echo;
+    request->n_top_logprobs = call->params.n_top_logprobs;
+    if (max_new > 0)
+        request->logprobs =
+            mem_alloc_array((size_t)call->params.n * (size_t)max_new * n_each, sizeof *request->logprobs);
+    if (has_prompt) request->prompt_logprobs = mem_alloc_array(n_prompt * n_each, sizeof *request->prompt_logprobs);
+    if ((max_new > 0 && !request->logprobs) || (has_prompt && !request->prompt_logprobs))
+        return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the log-probabilities");
+    return true;
+}
+
 static bool make_request(struct api_call *call, struct api_prompt *prompt, struct api_fault *fault) {
     const struct api_params *params = &call->params;
     int max_new = 0;
@@ -138,13 +152,7 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
             mem_alloc_array((size_t)engine_model(call->api->engine)->d_model, sizeof *request->embedding);
         if (!request->embedding) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the vector");
     }
-    if (params->has_logprobs && max_new > 0) {
-        size_t n = (size_t)params->n * (size_t)max_new * (size_t)(1 + params->n_top_logprobs);
-        request->n_top_logprobs = params->n_top_logprobs;
-        request->logprobs = mem_alloc_array(n, sizeof *request->logprobs);
-        if (!request->logprobs)
-            return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the log-probabilities");
-    }
+    if (params->has_logprobs && !make_logprobs(call, request, max_new, fault)) return false;
     return true;
 }
 

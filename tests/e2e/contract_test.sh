@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../support/e2e.sh"
 need_model smollm2
 need_venv schemas
-exec "$python" - <<'PY'
+"$python" - <<'PY'
 import os
 import re
 import subprocess

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../support/e2e.sh"
 need_model smollm2
 need_venv schemas
-exec "$python" - <<'PY'
+"$python" - <<'PY'
 import collections
 import concurrent.futures
 import http.client

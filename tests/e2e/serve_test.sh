@@ -115,6 +115,26 @@ def log_probabilities_have_their_form(s):
     s.post(CHAT, chat(top_logprobs=2), 400)
 
 
+def an_echo_tells_how_likely_its_prompt_was(s):
+    wish = {"max_tokens": 8, "temperature": 0, "logprobs": 2, "return_token_ids": True, "ignore_eos": True}
+    made = s.post(TEXT, dict(wish, prompt="The capital of France is"))["choices"][0]
+    n = len(made["prompt_token_ids"])
+    echoed = s.post(TEXT, dict(wish, prompt=made["prompt_token_ids"] + made["token_ids"], max_tokens=1, echo=True,
+                               n=2))["choices"]
+    told = echoed[0]["logprobs"]
+    assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None, told
+    # Computed once token by token and once as a prompt: the same bits.
+    assert told["token_logprobs"][n:n + 8] == made["logprobs"]["token_logprobs"], (told, made)
+    assert told["top_logprobs"][n:n + 8] == made["logprobs"]["top_logprobs"], (told, made)
+    assert len(told["tokens"]) == n + 9 and "".join(told["tokens"]) == echoed[0]["text"], echoed[0]
+    assert told["text_offset"][:2] == [0, len(told["tokens"][0])] and echoed[1]["logprobs"] == told, told
+    bare = s.post(TEXT, {"prompt": "Hello there", "max_tokens": 0, "echo": True, "logprobs": 0})["choices"][0]
+    assert bare["text"] == "Hello there" and len(bare["logprobs"]["token_logprobs"]) == 2, bare
+    s.post(TEXT, dict(wish, prompt="x", echo=True, stream=True), 400)
+    info = json.loads(s.ask("GET", "/tokenizer_info")[2])
+    assert info["vocab_size"] == N_VOCAB and len(s.post("/tokenize", {"prompt": info["eos_token"]})["tokens"]) == 1, info
+
+
 def tokens_there_and_back(s):
     tokens = s.post("/tokenize", {"prompt": "Hello, wörld"})
     assert tokens["count"] == len(tokens["tokens"]) and tokens["max_model_len"] == 256, tokens
@@ -539,7 +559,7 @@ tally = Tally()
 server = Server()
 for test in (what_is_served_says_so, whole_and_streamed_are_equal, usage_comes_when_asked_for,
              a_prefix_is_cached_and_counted, phases_add_up, choices_and_seeds, log_probabilities_have_their_form,
-             tokens_there_and_back, stop_strings_end_the_text, the_context_is_a_limit, empty_prompts_are_refused,
+             an_echo_tells_how_likely_its_prompt_was, tokens_there_and_back, stop_strings_end_the_text, the_context_is_a_limit, empty_prompts_are_refused,
              contents_in_parts, special_text_in_a_message_stays_text, ids_must_be_in_the_vocabulary,
              sampling_at_its_edges, garbage_is_refused_at_once, answers_have_the_form_that_was_asked_for,
              what_cannot_be_honoured_is_refused, a_tool_call_can_be_forced, every_answer_is_utf8,
