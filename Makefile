@@ -6,7 +6,7 @@ export BRIDGE
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: build demo e2e test test-all lint asan ubsan tsan kernelcheck bench-peers bench-engine fuzz format clean help
+.PHONY: build demo e2e e2e-soak test test-all lint asan ubsan tsan kernelcheck bench-peers bench-engine fuzz format clean help
 
 build: ## the program, build/release/kvick; installs nothing
 	@scripts/build release kvick
@@ -22,12 +22,16 @@ test: ## install what the tests need, build, run every test (10 minutes at most)
 	@scripts/fetch-model smollm2 >build/smollm2.path || echo "make test: smollm2 is absent, its tests will be skipped" >&2
 	@scripts/run-tests release
 
-e2e: ## the program from outside, with the real OpenAI and Anthropic clients (pip, 110 MB, once)
+e2e: ## the program from outside, with real clients, schemathesis, lm-eval and langchain (pip, 1 GB, once)
 	@scripts/setup test
 	@scripts/build release kvick tests
-	@scripts/venv clients >build/clients.venv
+	@for name in clients langchain lm-eval schemas; do scripts/venv $$name >build/$$name.venv || exit 1; done
 	@scripts/fetch-model smollm2 >build/smollm2.path
-	@scripts/run-tests release e2e
+	@KVICK_E2E=1 scripts/run-tests release e2e
+
+e2e-soak: build ## 64 streams for ten minutes against the server; a quiet machine is needed
+	@scripts/fetch-model smollm2 >build/smollm2.path
+	@KVICK_SOAK=600 TEST_SECONDS=1200 scripts/run-tests release e2e/soak
 
 test-all: ## test, then the long tests, every sanitizer, kernelcheck and fuzz
 	@scripts/setup test

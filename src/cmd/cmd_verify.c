@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "bench/verify.h"
+#include "bench/verify_server.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_engine.h"
 #include "model/forward.h"
@@ -34,13 +35,31 @@ static void print_difference(const struct verify_report *report) {
                (double)diff->logit_b, bits_b);
 }
 
+/* A server's answers, while others ask it too. */
+static int verify_url(const struct options *options) {
+    struct verify_server_report report;
+    struct status_note note = {0};
+    const char *api_key = options->api_key.n_items ? options->api_key.items[0] : NULL;
+    enum status status = verify_server(options->url, api_key, options->verbose ? stderr : NULL, &report, &note);
+    if (status) return cmd_fail(options->url, status, &note);
+    print_digest(report.digest);
+    printf("\n%d distinct answer%s in %d of %s, beside %d others, compared by %s\n", report.n_distinct,
+           report.n_distinct == 1 ? "" : "s", report.n_answers, report.model, report.n_others,
+           report.has_ids ? "token ids" : "text");
+    if (report.n_distinct == 1) return 0;
+    printf("answer %d differs: \"%s\" and \"%s\"\n", report.first_other + 1, report.text[0], report.text[1]);
+    return CMD_EXIT_FAILURE;
+}
+
 int cmd_verify(const struct options *options, int n_words, const char **words) {
     struct cmd_engine model;
     struct status_note note = {0};
     struct cmd_engine_needs needs = {.max_sequences = 1};
     struct model_config config;
     static struct verify_report report;
-    if (n_words != 1) return cmd_usage("verify", "one MODEL is needed, %d given", n_words);
+    if (options->url && n_words == 0) return verify_url(options);
+    if (n_words != 1 || options->url)
+        return cmd_usage("verify", "one MODEL or --url URL is needed, %d words given", n_words);
     if (cmd_engine_check(options, &note)) return cmd_usage("verify", "%s", note.text);
     enum status status = cmd_engine_open_file(&model, words[0], options, &needs, &note);
     if (status) return cmd_fail(NULL, status, &note);

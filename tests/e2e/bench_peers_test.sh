@@ -1,34 +1,7 @@
 #!/usr/bin/env bash
 # bench-peers: what it makes of the answers of the programs. All of them are played by scripts here, so nothing is
 # downloaded and nothing measured; verdicts on a disturbed machine are checked apart from the run.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-n_passed=0 n_failed=0
-folder=$(mktemp -d)
-out=$folder/out err=$folder/err
-trap 'rm -rf "$folder"' EXIT
-
-# ok NAME COMMAND...: the command succeeds.
-ok() {
-    local name=$1
-    shift
-    if "$@" >"$out" 2>"$err"; then
-        n_passed=$((n_passed + 1))
-    else
-        echo "FAIL $name"
-        sed 's/^/    /' "$out" "$err" | tail -n 20
-        n_failed=$((n_failed + 1))
-    fi
-}
-
-# exits STATUS COMMAND...
-exits() {
-    local exit_code=$1
-    shift
-    "$@"
-    [ $? -eq "$exit_code" ]
-}
+. "$(dirname "$0")/../support/e2e.sh"
 
 # holds EXPRESSION: of the report as r, its rows as rows (key and threads -> row).
 holds() {
@@ -80,7 +53,7 @@ echo '{"speed_tg": 60.0}'
 EOF
 chmod +x "$KVICK" "$folder"/cache/kvick/peers/llama.cpp/*
 
-bench() { scripts/bench-peers --peers llama.cpp --out "$folder/report" "$@"; }
+bench() { scripts/bench-peers --peers llama.cpp --out "$folder/report" "$@" >"$out"; }
 
 # ---- a run ----
 rows=prefill_smollm2_q4_1,decode_smollm2_q4_1,decode_1b_q8_0,streams_1b_q4_0_8,threads_smollm2,start_smollm2
@@ -131,5 +104,4 @@ ok "a kvick that fails ends the run" bash -c '! scripts/bench-peers --rows start
     "$folder/report"
 ok "and is named" grep -q "status 3" "$folder/report.err"
 
-echo "$n_passed passed, $n_failed failed, 0 skipped"
-[ $n_failed -eq 0 ]
+end

@@ -1,28 +1,7 @@
 #!/usr/bin/env bash
 # bench speed and bench kernels: their keys and their meaning, its streams, and its refusals. The figures themselves depend on the machine.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-kvick=${KVICK:-build/release/kvick}
-golden=${KVICK_GOLDEN:-../shared/golden}
-model=$golden/gguf/llama.gguf
-[ -f "$model" ] || { echo "no golden data in $golden"; exit 77; }
-
-n_passed=0 n_failed=0
-out=$(mktemp) err=$(mktemp)
-trap 'rm -f "$out" "$err"' EXIT
-
-# ok NAME COMMAND...: the command succeeds.
-ok() {
-    local name=$1
-    shift
-    if "$@" >/dev/null 2>&1; then
-        n_passed=$((n_passed + 1))
-    else
-        echo "FAIL $name"
-        sed 's/^/    /' "$out" "$err"
-        n_failed=$((n_failed + 1))
-    fi
-}
+. "$(dirname "$0")/../support/e2e.sh"
+need_golden gguf/llama.gguf
 
 # measure WORDS...: a short run; its answer is in $out.
 measure() {
@@ -31,7 +10,7 @@ measure() {
 
 # holds EXPRESSION: of the JSON in $out, as r.
 holds() {
-    python3 -c "import json, sys; r = json.load(open(sys.argv[1])); sys.exit(not ($1))" "$out"
+    json_holds "$out" "$1"
 }
 
 # refuses EXIT WORD ARGUMENTS...: that exit status, nothing on stdout, one line (and the usage's) that holds the word.
@@ -127,5 +106,4 @@ ok "rounds 0 of a start" refuses 2 "--rounds: 0" start "$model" --rounds 0
 ok "a start of no file" refuses 1 "No such file" start nowhere/x.gguf
 ok "no such file" refuses 1 "No such file" speed nowhere/x.gguf
 
-echo "$n_passed passed, $n_failed failed, 0 skipped"
-[ $n_failed -eq 0 ]
+end

@@ -2,6 +2,7 @@
 # contract: schemathesis makes requests from /openapi.json, good ones and bad ones, and checks that no answer is a 5xx, has
 # another form than the file says, or takes what the file forbids. In 50 s at most.
 . "$(dirname "$0")/../support/e2e.sh"
+only_e2e
 need_model smollm2
 need_venv schemas
 "$python" - <<'PY'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # json_schema: answers at temperature 1 follow 200 schemas (tests/schemas/taken.jsonl), as the package jsonschema reads them;
-# what cannot be honoured is refused with the keyword's place. One seed, three with KVICK_E2E=1; then also what the masks
-# cost.
+# what cannot be honoured is refused with the keyword's place; what the masks cost.
 . "$(dirname "$0")/../support/e2e.sh"
+only_e2e
 need_model smollm2
 need_venv schemas
 "$python" - <<'PY'
@@ -10,7 +10,6 @@ import collections
 import concurrent.futures
 import http.client
 import json
-import os
 import threading
 
 import jsonschema
@@ -21,7 +20,7 @@ from kvick_server import CHAT, SLOW, KvickServer, Tally
 KEYWORDS = """anyOf oneOf allOf $ref const enum type items additionalItems prefixItems minItems maxItems properties
 additionalProperties patternProperties required minProperties maxProperties minLength maxLength pattern format minimum maximum
 exclusiveMinimum exclusiveMaximum multipleOf $defs definitions""".split()
-N_SEEDS = 3 if os.environ.get("KVICK_E2E") else 1
+N_SEEDS = 3
 MAX_TOKENS = 400
 BOUNDS = json.load(open("tests/bounds.json", encoding="utf-8"))["entries"]
 local = threading.local()
@@ -138,7 +137,7 @@ server = KvickServer("--no-access-log", max_context=512)
 tally.attempt(every_keyword_is_tried)
 tally.attempt(what_cannot_be_honoured_is_refused_with_its_place)
 tally.attempt(answers_follow_their_schemas)
-if os.environ.get("KVICK_E2E") and SLOW == 1:
+if SLOW == 1:
     tally.attempt(masks_cost_little)
 tally.attempt(the_server_ends)
 tally.end()

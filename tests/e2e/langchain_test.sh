@@ -2,6 +2,7 @@
 # langchain: the package langchain-openai as it comes from pip: answers, streams, batches, structured output, tool calls,
 # vectors.
 . "$(dirname "$0")/../support/e2e.sh"
+only_e2e
 need_model smollm2
 need_venv langchain
 "$python" - <<'PY'

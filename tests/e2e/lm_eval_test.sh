@@ -2,6 +2,7 @@
 # lm_eval: the package lm-eval measures the server with tasks of our own (tests/lm_eval): choices by the log-probabilities of
 # prompts, texts by stops. What it finds is what the server's own answers say.
 . "$(dirname "$0")/../support/e2e.sh"
+only_e2e
 need_model smollm2
 need_venv lm-eval
 # Nothing may be fetched, and what it keeps must not be an earlier run's.

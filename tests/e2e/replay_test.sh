@@ -1,28 +1,8 @@
 #!/usr/bin/env bash
 # replay and verify: what they say about a tiny model, and their refusals.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-kvick=${KVICK:-build/release/kvick}
-golden=${KVICK_GOLDEN:-../shared/golden}
-model=$golden/gguf/llama.gguf
-[ -f "$model" ] || { echo "no golden data in $golden"; exit 77; }
-
-n_passed=0 n_failed=0
-out=$(mktemp) err=$(mktemp) trace=$(mktemp)
-trap 'rm -f "$out" "$err" "$trace"' EXIT
-
-# ok NAME COMMAND...: the command succeeds.
-ok() {
-    local name=$1
-    shift
-    if "$@" >/dev/null 2>&1; then
-        n_passed=$((n_passed + 1))
-    else
-        echo "FAIL $name"
-        sed 's/^/    /' "$err"
-        n_failed=$((n_failed + 1))
-    fi
-}
+. "$(dirname "$0")/../support/e2e.sh"
+need_golden gguf/llama.gguf
+trace=$folder/trace.jsonl
 
 run() {
     "$kvick" "$@" >"$out" 2>"$err"
@@ -30,15 +10,7 @@ run() {
 
 # holds EXPRESSION: of the JSON in $out, as r, with its requests as q.
 holds() {
-    python3 -c "import json, sys; r = json.load(open(sys.argv[1])); q = r.get('requests'); sys.exit(not ($1))" "$out"
-}
-
-# refuses EXIT WORD ARGUMENTS...: that exit status, nothing on stdout, one line that holds the word.
-refuses() {
-    local exit_code=$1 word=$2
-    shift 2
-    run "$@"
-    [ $? -eq "$exit_code" ] && [ ! -s "$out" ] && [ "$(wc -l <"$err")" -eq 1 ] && grep -q -- "$word" "$err"
+    json_holds "$out" "[q := r.get('requests')] and ($1)"
 }
 
 cat >"$trace" <<'END'
@@ -100,5 +72,4 @@ ok "another digest" test "$(head -1 "$out")" != "$first"
 ok "no model" refuses 2 "one MODEL" verify
 ok "no such model" refuses 1 "No such file" verify nowhere/x.gguf
 
-echo "$n_passed passed, $n_failed failed, 0 skipped"
-[ $n_failed -eq 0 ]
+end

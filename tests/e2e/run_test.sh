@@ -1,15 +1,9 @@
 #!/usr/bin/env bash
 # run: a real model in the terminal, as a person and as a script meet it: answers, turns, --json, stdin, interrupts, a
 # terminal session, a reader that leaves, sampling.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-if [ ! -e "$model" ]; then
-    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
-    exit 77
-fi
-KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
+. "$(dirname "$0")/../support/e2e.sh"
+need_model smollm2
+python3 - <<'PY'
 import codecs
 import json
 import os
@@ -17,14 +11,11 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 import termios
 import time
-import traceback
 
-KVICK = os.environ["KVICK"]
-# How much longer things may take where the code is slow.
-SLOW = 1 if "release" in KVICK else 15
+from kvick_server import KVICK, SLOW, Tally
+
 FRANCE = "What is the capital of France?"
 LONG = "Write a very long and detailed story about a ship that sails around the whole world."
 STABLE = ("--activations", "int16", "--kv-cache-dtype", "f16")
@@ -275,21 +266,12 @@ def a_session_in_a_terminal():
         os.close(terminal.fd)
 
 
-n_passed = n_failed = 0
+tally = Tally()
 for test in (the_answer_names_paris_and_the_phases_follow, a_second_turn_reuses_the_first, json_has_its_keys,
              no_exact_option_changes_an_answer, standard_input_is_a_prompt, one_token_is_one_token,
              raw_continues_plain_text, seeds_decide_what_is_sampled, an_interrupt_ends_a_long_answer,
              a_reader_that_leaves_is_no_crash, a_typed_line_keeps_every_character,
              an_interrupt_right_after_enter_counts, a_session_in_a_terminal):
-    started = time.monotonic()
-    try:
-        test()
-        n_passed += 1
-        print(f"ok   {time.monotonic() - started:5.1f} s {test.__name__}", flush=True)
-    except Exception:
-        n_failed += 1
-        print(f"FAIL {test.__name__}", flush=True)
-        traceback.print_exc(file=sys.stdout)
-print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
-sys.exit(n_failed > 0)
+    tally.attempt(test)
+tally.end()
 PY

@@ -1,22 +1,15 @@
 #!/usr/bin/env bash
 # serve: what may be known of a request while it runs and afterwards, progress in streams, prefixes kept warm, answers
 # that come again as text, and the odd values that clients send.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-if [ ! -e "$model" ]; then
-    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
-    exit 77
-fi
-KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
+. "$(dirname "$0")/../support/e2e.sh"
+need_model smollm2
+python3 - <<'PY'
 import json
 import socket
 import sys
 import threading
 import time
 
-sys.path.insert(0, "tests/support")
 from kvick_server import CHAT, SLOW, TEXT, Tally, chat, streamed_text, text_of
 from kvick_server import KvickServer as Server
 

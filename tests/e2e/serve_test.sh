@@ -1,15 +1,9 @@
 #!/usr/bin/env bash
 # serve: the API over real sockets, as clients and as attackers meet it: shapes, streams, stops, limits, refusals, keys,
 # clients that leave, the end of the server.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-if [ ! -e "$model" ]; then
-    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
-    exit 77
-fi
-KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
+. "$(dirname "$0")/../support/e2e.sh"
+need_model smollm2
+python3 - <<'PY'
 import json
 import re
 import signal
@@ -19,7 +13,6 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, "tests/support")
 from kvick_server import CHAT, KVICK, SLOW, TEXT, Tally, chat, streamed_text, text_of
 from kvick_server import KvickServer as Server
 

@@ -1,26 +1,6 @@
 #!/usr/bin/env bash
 # synth and quantize: the files that they write are read, run and converted, and what cannot be is refused on one line.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-kvick=${KVICK:-build/release/kvick}
-
-n_passed=0 n_failed=0
-folder=$(mktemp -d)
-out=$folder/out err=$folder/err
-trap 'rm -rf "$folder"' EXIT
-
-# ok NAME COMMAND...: the command succeeds.
-ok() {
-    local name=$1
-    shift
-    if "$@" >"$out" 2>"$err"; then
-        n_passed=$((n_passed + 1))
-    else
-        echo "FAIL $name"
-        sed 's/^/    /' "$out" "$err" | head -n 20
-        n_failed=$((n_failed + 1))
-    fi
-}
+. "$(dirname "$0")/../support/e2e.sh"
 
 differs() { ! cmp -s "$1" "$2"; }
 
@@ -137,5 +117,4 @@ ok "it is said" grep -q "two.gguf.*File too large" full
 ok "the old file stays" cmp two.gguf before.gguf
 ok "nothing is left" bash -c '! ls *.part'
 
-echo "$n_passed passed, $n_failed failed, 0 skipped"
-[ $n_failed -eq 0 ]
+end

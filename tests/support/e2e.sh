@@ -13,6 +13,13 @@ out=$folder/out err=$folder/err
 trap 'rm -rf "$folder"' EXIT
 touch "$out" "$err"
 
+# only_e2e: ends the test as skipped outside of `make e2e`: it takes long, or packages that are fetched.
+only_e2e() {
+    [ -n "${KVICK_E2E:-}${KVICK_SOAK:-}" ] && return
+    echo "only make e2e runs this (KVICK_E2E=1)"
+    exit 77
+}
+
 # need_model NAME: ends the test as skipped unless the model is downloaded.
 need_model() {
     [ -e "${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/$1.gguf" ] && return
@@ -42,11 +49,11 @@ need_venv() {
 ok() {
     local name=$1
     shift
-    if "$@" >"$folder/said" 2>&1; then
+    if "$@" >"$folder/.ok" 2>&1; then
         n_passed=$((n_passed + 1))
     else
         echo "FAIL $name"
-        sed 's/^/    /' "$folder/said" "$out" "$err" | tail -n 20
+        sed 's/^/    /' "$folder/.ok" "$out" "$err" | tail -n 20
         n_failed=$((n_failed + 1))
     fi
 }

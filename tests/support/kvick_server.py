@@ -11,7 +11,7 @@ import time
 import traceback
 
 KVICK = os.environ["KVICK"]
-SLOW = 1 if "release" in KVICK else 15
+SLOW = 1 if "release" in KVICK else 15  # how much longer things may take where the code is slow
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 

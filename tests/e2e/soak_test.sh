@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# soak: 64 streams at a time for 30 s (KVICK_SOAK seconds: `make e2e-soak` takes 600): no error, as much memory at the end as
+# at the beginning, little CPU for the loop, probes answered in time, first tokens seen when the server says, and as many
+# tokens per second as `kvick replay` makes of the same requests.
+. "$(dirname "$0")/../support/e2e.sh"
+only_e2e
+need_model smollm2
+python3 - <<'PY'
+import json
+import os
+import random
+import selectors
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+from kvick_server import KVICK, SLOW, TEXT, KvickServer, Tally
+
+SECONDS = int(os.environ.get("KVICK_SOAK", 0)) or 30
+IS_LONG = SECONDS > 60
+N_STREAMS = 64
+BOUNDS = json.load(open("tests/bounds.json", encoding="utf-8"))["entries"]
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def at_most(name, value):
+    print(f"     {name}: {value:.3f} (at most {BOUNDS[name]['value']})", flush=True)
+    assert value <= BOUNDS[name]["value"], (name, value)
+
+
+def make_requests(n):
+    """What is asked, the same every time: short prompts of made-up ids, answers of 32 to 96 tokens."""
+    generator = random.Random(1)
+    return [{"prompt": [generator.randrange(1000, 40000) for _ in range(generator.randrange(16, 96))],
+             "max_tokens": generator.randrange(32, 97)} for _ in range(n)]
+
+
+class Stream:
+    """One connection, asked again as soon as it has answered."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def begin(self, request):
+        body = json.dumps(dict(request, stream=True, ignore_eos=True, temperature=0, stream_options={"include_usage": True})).encode()
+        self.request, self.data, self.n_events = request, b"", 0
+        self.socket.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (TEXT.encode(), len(body), body))
+
+    def read(self):
+        """True when the answer has ended."""
+        part = self.socket.recv(1 << 16)
+        assert part, ("the server left", self.data[-300:])
+        self.n_events += part.count(b'"finish_reason":null')
+        self.data = (self.data if len(self.data) < 4096 else self.data[-2048:]) + part
+        if not self.data.endswith(b"0\r\n\r\n"):
+            return False
+        assert b"data: [DONE]" in self.data and b'"completion_tokens":%d,' % self.request["max_tokens"] in self.data, self.data[-600:]
+        return True
+
+
+def run_streams(port, requests):
+    """All requests, N_STREAMS at a time: (seconds, tokens)."""
+    selector, waiting, n_open, n_tokens = selectors.DefaultSelector(), list(reversed(requests)), 0, 0
+    started = time.monotonic()
+    for _ in range(min(N_STREAMS, len(requests))):
+        stream = Stream(port)
+        stream.begin(waiting.pop())
+        selector.register(stream.socket, selectors.EVENT_READ, stream)
+        n_open += 1
+    while n_open:
+        ready = selector.select(20 * SLOW)
+        assert ready, "nothing came for long"
+        for key, _ in ready:
+            if not key.data.read():
+                continue
+            n_tokens += key.data.request["max_tokens"]
+            if waiting:
+                key.data.begin(waiting.pop())
+                continue
+            selector.unregister(key.data.socket)
+            key.data.socket.close()
+            n_open -= 1
+    return time.monotonic() - started, n_tokens
+
+
+class Watch(threading.Thread):
+    """Memory twice a second, and how long probes take."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.server, self.is_over, self.rss, self.probes = server, False, [], []
+
+    def run(self):
+        while not self.is_over:
+            with open(f"/proc/{self.server.process.pid}/status", encoding="ascii") as file:
+                self.rss.append(next(int(line.split()[1]) for line in file if line.startswith("VmRSS")))
+            for path in ("/health", "/metrics"):
+                started = time.monotonic()
+                status = self.server.ask("GET", path)[0]
+                self.probes.append(time.monotonic() - started)
+                assert status == 200, path
+            time.sleep(0.25)
+
+    def end(self):
+        self.is_over = True
+        self.join()
+
+
+def loop_seconds(server):
+    """CPU of the event loop, which is the first thread."""
+    pid = server.process.pid
+    with open(f"/proc/{pid}/task/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def requests_for(server):
+    """As many as take SECONDS, by what a first part takes."""
+    seconds, _ = run_streams(server.port, make_requests(N_STREAMS * 2))
+    return make_requests(max(N_STREAMS * 4, int(N_STREAMS * 2 * SECONDS / seconds)))
+
+
+def streams_go_on():
+    global found
+    watch, cpu = Watch(server), loop_seconds(server)
+    watch.start()
+    seconds, n_tokens = run_streams(server.port, requests)
+    watch.end()
+    cpu = loop_seconds(server) - cpu
+    found = {"tokens_per_s": n_tokens / seconds, "rss": watch.rss, "probes": sorted(watch.probes)}
+    print(f"     {len(requests)} requests, {n_tokens} tokens in {seconds:.1f} s: {n_tokens / seconds:.0f} tokens/s", flush=True)
+    at_most("soak_loop_us_per_token", cpu / n_tokens * 1e6)
+    assert json.loads(server.ask("GET", "/load")[2])["server_load"] == 0
+
+
+def memory_is_flat():
+    rss = found["rss"]
+    quarter = len(rss) // 4
+    assert quarter >= 5, rss
+    at_most("soak_memory_growth", statistics.mean(rss[-quarter:]) / statistics.mean(rss[quarter:2 * quarter]) - 1)
+
+
+def probes_are_answered():
+    probes = found["probes"]
+    at_most("soak_probe_p99_ms", probes[len(probes) * 99 // 100 - 1] * 1000)
+
+
+def first_tokens_are_seen_when_they_are_told():
+    """Nothing else runs: the client has a core to itself."""
+    differences = []
+    for request in make_requests(40):
+        body = json.dumps(dict(request, max_tokens=4, stream=True, return_phases=True)).encode()
+        connection = socket.create_connection(("127.0.0.1", server.port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data, seen = b"", None
+        started = time.monotonic()
+        connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (TEXT.encode(), len(body), body))
+        while not data.endswith(b"0\r\n\r\n"):
+            data += connection.recv(1 << 16)
+            if seen is None and b"data: " in data:
+                seen = time.monotonic()
+        connection.close()
+        usage = next(json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: ") and b'"kvick"' in line)
+        differences.append((seen - started) * 1000 - usage["usage"]["kvick"]["ttft_ms"])
+    at_most("ttft_client_server_ms", statistics.median(abs(one) for one in differences))
+
+
+def http_takes_little_beside_replay():
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        print(json.dumps({"kvick_trace": 1, "name": "soak"}), file=file)
+        for request in requests:
+            print(json.dumps({"arrival_ms": 0, "prompt_ids": request["prompt"], "output_tokens": request["max_tokens"]}), file=file)
+        file.flush()
+        done = subprocess.run([KVICK, "replay", file.name, "smollm2", "--max-num-seqs", str(N_STREAMS), "--summary"],
+                              capture_output=True, text=True, timeout=(SECONDS * 4 + 60) * SLOW, check=True)
+    report = json.loads(done.stdout)
+    assert report["summary"]["finished"] == len(requests), report["summary"]
+    replayed = report["summary"]["new_tokens"] / report["totals"]["wall_ms"] * 1000
+    print(f"     replay: {replayed:.0f} tokens/s", flush=True)
+    if IS_LONG:  # a short run says little, and not alone on the machine
+        at_most("soak_slower_than_replay", replayed / found["tokens_per_s"] - 1)
+
+
+def the_server_ends():
+    assert server.stop() == 0
+
+
+tally = Tally()
+server = KvickServer("--no-access-log")
+requests = requests_for(server)
+found = {}
+for test in (first_tokens_are_seen_when_they_are_told, streams_go_on, memory_is_flat, probes_are_answered, the_server_ends,
+             http_takes_little_beside_replay):
+    tally.attempt(test)
+tally.end()
+PY
