@@ -37,8 +37,9 @@ struct verification {
 
 /* Words that are others each time, 5 to 400 of them. */
 static void write_other(int idx, char out[MAX_OTHER_BYTES]) {
-    static const char *const words[] = {"rivers ", "seven ",  "of ",   "never ", "the ",  "quietly ", "harbour ", "and ",
-                                        "green ",  "engine ", "with ", "paper ", "must ", "clock ",   "under ",   "blue "};
+    static const char *const words[] = {"rivers ",  "seven ", "of ",    "never ",  "the ",  "quietly ",
+                                        "harbour ", "and ",   "green ", "engine ", "with ", "paper ",
+                                        "must ",    "clock ", "under ", "blue "};
     uint32_t counter[4] = {(uint32_t)idx}, random[4];
     rng_philox(1, counter, random);
     size_t n = 0;
@@ -69,8 +70,7 @@ static void compare(struct verification *all, const struct load_answer *answer) 
                 has_ids ? (size_t)answer->n_ids * sizeof *answer->ids : answer->text.n_bytes, NULL, 0, digest);
     int i = 0;
     while (i < report->n_distinct && memcmp(all->digests[i], digest, sizeof digest) != 0) i++;
-    if (i == report->n_distinct && i < MAX_DISTINCT)
-        memcpy(all->digests[report->n_distinct++], digest, sizeof digest);
+    if (i == report->n_distinct && i < MAX_DISTINCT) memcpy(all->digests[report->n_distinct++], digest, sizeof digest);
     if (report->n_answers == 0) {
         memcpy(report->digest, digest, sizeof digest);
         report->has_ids = has_ids;
@@ -144,7 +144,8 @@ enum status verify_server(const char *url, const char *api_key, FILE *progress, 
     for (int i = 0; !all->status && i < VERIFY_SERVER_STREAMS; i++) {
         all->askers[i].all = all;
         all->askers[i].is_other = i % 2;
-        all->status = load_answer_init(&all->askers[i].answer, MAX_TOKENS > MAX_OTHER_TOKENS ? MAX_TOKENS : MAX_OTHER_TOKENS);
+        all->status =
+            load_answer_init(&all->askers[i].answer, MAX_TOKENS > MAX_OTHER_TOKENS ? MAX_TOKENS : MAX_OTHER_TOKENS);
         n_made += !all->status;
     }
     for (int i = 0; !all->status && i < VERIFY_SERVER_STREAMS; i++) begin(all, &all->askers[i]);

@@ -1,4 +1,5 @@
-/* verify_server: one question, asked again and again of a server that is busy with others, and whether it gives one answer.
+/* verify_server: one question, asked again and again of a server that is busy with others, and whether it gives one
+ * answer.
  *
  * Thread: the caller's.   Memory: VERIFY_SERVER_STREAMS answers at a time. */
 #ifndef KVICK_BENCH_VERIFY_SERVER_H
@@ -19,8 +20,8 @@ struct verify_server_report {
     int n_answers, n_distinct, n_others;
     uint8_t digest[HASH_SHA256_BYTES]; /* of the first answer: its token ids, or its text where no ids are told */
     bool has_ids;
-    int first_other;    /* which answer differed first; -1: none */
-    char text[2][64];   /* of the first answer and of that one, from a little before where they part; cut */
+    int first_other;  /* which answer differed first; -1: none */
+    char text[2][64]; /* of the first answer and of that one, from a little before where they part; cut */
 };
 
 /* api_key NULL: none. progress: gets a line for every 50 answers, or NULL.
