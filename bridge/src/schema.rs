@@ -274,7 +274,10 @@ impl Blame<'_> {
                 return self.descend(part);
             }
         }
-        let guilty = node.keys().filter(|key| !is_annotation(key)).find(|key| self.is_sound(&place, key));
+        // Without its type nearly every schema can be satisfied.
+        let (types, others): (Vec<_>, Vec<_>) =
+            node.keys().filter(|key| !is_annotation(key)).partition(|key| key.as_str() == "type");
+        let guilty = others.into_iter().chain(types).find(|key| self.is_sound(&place, key));
         guilty.map_or(place.clone(), |key| step(&place, key))
     }
 }

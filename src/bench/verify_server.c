@@ -12,6 +12,8 @@
 #define TIMEOUT_MS 120000
 #define RUN_MS 1000
 #define MAX_OTHER_BYTES 4096
+#define MAX_OTHER_WORDS 400
+#define OWN_TOKENS 100 /* of a template and an answer */
 
 static const char question[] =
     "A lighthouse keeper wrote down each evening which ships had passed, from where the wind came, and what the sea "
@@ -30,20 +32,21 @@ struct verification {
     FILE *progress;
     enum status status;
     int n_begun, n_running, n_begun_others;
-    char *first; /* mem: the first answer's text, terminated */
+    int max_words; /* of what the others ask, so that it fits into the context */
+    char *first;   /* mem: the first answer's text, terminated */
     uint8_t digests[MAX_DISTINCT][HASH_SHA256_BYTES];
     struct asker askers[VERIFY_SERVER_STREAMS];
 };
 
-/* Words that are others each time, 5 to 400 of them. */
-static void write_other(int idx, char out[MAX_OTHER_BYTES]) {
+/* Words that are others each time, 5 to max_words of them. */
+static void write_other(int idx, int max_words, char out[MAX_OTHER_BYTES]) {
     static const char *const words[] = {"rivers ",  "seven ", "of ",    "never ",  "the ",  "quietly ",
                                         "harbour ", "and ",   "green ", "engine ", "with ", "paper ",
                                         "must ",    "clock ", "under ", "blue "};
     uint32_t counter[4] = {(uint32_t)idx}, random[4];
     rng_philox(1, counter, random);
     size_t n = 0;
-    for (uint32_t n_words = 5 + random[0] % 396; n_words > 0; n_words--) {
+    for (uint32_t n_words = 5 + random[0] % (uint32_t)(max_words - 4); n_words > 0; n_words--) {
         counter[1] = n_words;
         rng_philox(1, counter, random);
         const char *word = words[random[0] % (sizeof words / sizeof words[0])];
@@ -112,7 +115,7 @@ static void begin(struct verification *all, struct asker *asker) {
     struct load_turn turn = {"user", question};
     if (asker->is_other ? all->report->n_answers == VERIFY_SERVER_ASKS : all->n_begun == VERIFY_SERVER_ASKS) return;
     if (asker->is_other) {
-        write_other(all->n_begun_others++, other);
+        write_other(all->n_begun_others++, all->max_words, other);
         turn.text = other;
     } else {
         all->n_begun++;
@@ -139,6 +142,8 @@ enum status verify_server(const char *url, const char *api_key, FILE *progress, 
     if (!all->status) {
         size_t n = strlen(target.model) < sizeof report->model ? strlen(target.model) : sizeof report->model - 1;
         memcpy(report->model, target.model, n);
+        int room = target.max_context ? (target.max_context - OWN_TOKENS) / 2 : MAX_OTHER_WORDS;
+        all->max_words = room < 5 ? 5 : room < MAX_OTHER_WORDS ? room : MAX_OTHER_WORDS;
         all->status = load_client_create(&all->client, &target, VERIFY_SERVER_STREAMS, note);
     }
     for (int i = 0; !all->status && i < VERIFY_SERVER_STREAMS; i++) {

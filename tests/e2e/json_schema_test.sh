@@ -90,10 +90,12 @@ def answers_follow_their_schemas():
             continue
         checker = jsonschema.validators.validator_for(schemas[i], default=jsonschema.Draft202012Validator)
         try:
-            checker(schemas[i], format_checker=jsonschema.FormatChecker()).validate(json.loads(text))
+            checker(schemas[i], format_checker=checker.FORMAT_CHECKER).validate(json.loads(text))
         except Exception as error:
             wrong.append((i, seed, schemas[i], text, str(error).splitlines()[0]))
     print(f"     {len(jobs)} answers, {len(cut)} without an end, {len(wrong)} wrong", flush=True)
+    for one in cut[:10]:
+        print(f"     {one}", flush=True)
     assert not wrong, "\n".join(map(str, wrong))
     assert len(cut) <= len(jobs) * BOUNDS["schema_answers_cut"]["value"], "\n".join(map(str, cut))
 
@@ -113,9 +115,9 @@ def what_cannot_be_honoured_is_refused_with_its_place():
 def masks_cost_little():
     """Decoding with and without, in turns: the fastest of each, so that what disturbs both does not count."""
     def token_ms(**form):
-        status, answer = ask({"messages": [{"role": "user", "content": "Tell a story."}], "max_tokens": 200, "temperature": 0,
-                              "ignore_eos": True, "return_phases": True, **form})
-        assert status == 200 and answer["usage"]["completion_tokens"] == 200, answer
+        answer = server.post(CHAT, {"messages": [{"role": "user", "content": "Tell a story."}], "max_tokens": 200,
+                                    "temperature": 0, "ignore_eos": True, "return_phases": True, **form})
+        assert answer["usage"]["completion_tokens"] == 200, answer
         return answer["usage"]["kvick"]["decode_ms"] / 199
     free, masked = [], []
     for _ in range(5):

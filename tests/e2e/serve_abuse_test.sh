@@ -1,13 +1,9 @@
 #!/usr/bin/env bash
 # serve under abuse: many connections, readers that do not read, writers that do not stop, framing that lies, signals at
 # the wrong moment, too few file descriptors. Memory, threads and blocks must be as before.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-golden=${KVICK_GOLDEN:-../shared/golden}
-model=$golden/gguf/llama.gguf
-[ -f "$model" ] || { echo "no golden data in $golden"; exit 77; }
-KVICK=${KVICK:-build/release/kvick} MODEL=$model python3 - <<'PY'
+. "$(dirname "$0")/../support/e2e.sh"
+need_golden gguf/llama.gguf
+python3 - <<'PY'
 import http.client
 import json
 import os
@@ -18,14 +14,12 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
-import traceback
 
-KVICK, MODEL = os.environ["KVICK"], os.environ["MODEL"]
-SLOW = 1 if "release" in KVICK else 15
-TEXT = "/v1/completions"
+from kvick_server import KVICK, SLOW, TEXT, Tally
+
+MODEL = os.environ["MODEL"]
 CLOSE = b"Connection: close\r\n"
 
 
@@ -378,36 +372,20 @@ def too_few_descriptors_are_lived_with():
     raise AssertionError("does not start")
 
 
-n_passed = n_failed = 0
-
-
-def attempt(test, *arguments):
-    global n_passed, n_failed
-    started = time.monotonic()
-    try:
-        test(*arguments)
-        n_passed += 1
-        print(f"ok   {time.monotonic() - started:5.1f} s {test.__name__}", flush=True)
-    except Exception:
-        n_failed += 1
-        print(f"FAIL {test.__name__}", flush=True)
-        traceback.print_exc(file=sys.stdout)
-
-
 def the_server_ends_well(s):
     assert s.end() == 0
 
 
+tally = Tally()
 server = Server("--max-num-seqs", "256")
 for test in (two_hundred_streams, ten_thousand_short_requests, a_thousand_idle_connections, who_leaves_frees_everything,
              readers_that_do_not_read_are_bounded, writers_that_do_not_stop_are_not_collected,
              bodies_that_cost_much_are_refused_at_once, long_runs_of_one_character_stop_nobody,
              what_is_cut_within_a_character_is_the_same_streamed, without_a_template_there_is_no_chat,
              odd_values_are_nothing_special, old_and_odd_http_is_understood, the_server_ends_well):
-    attempt(test, server)
+    tally.attempt(test, server)
 for test in (a_second_signal_ends_at_once, a_signal_while_it_loads_ends_it, a_killed_server_leaves_its_port,
              too_few_descriptors_are_lived_with):
-    attempt(test)
-print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
-sys.exit(n_failed > 0)
+    tally.attempt(test)
+tally.end()
 PY

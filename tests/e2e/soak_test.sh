@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # soak: 64 streams at a time for 30 s (KVICK_SOAK seconds: `make e2e-soak` takes 600): no error, as much memory at the end as
-# at the beginning, little CPU for the loop, probes answered in time, first tokens seen when the server says, and as many
-# tokens per second as `kvick replay` makes of the same requests.
+# at the beginning, probes answered in time, first tokens seen when the server says. What needs a machine of its own is
+# judged in the long run alone: the loop's CPU for a token, and the time beside that of `kvick replay`.
 . "$(dirname "$0")/../support/e2e.sh"
 only_e2e
 need_model smollm2
@@ -31,9 +31,9 @@ def at_most(name, value):
     assert value <= BOUNDS[name]["value"], (name, value)
 
 
-def make_requests(n):
+def make_requests(n, seed=1):
     """What is asked, the same every time: short prompts of made-up ids, answers of 32 to 96 tokens."""
-    generator = random.Random(1)
+    generator = random.Random(seed)
     return [{"prompt": [generator.randrange(1000, 40000) for _ in range(generator.randrange(16, 96))],
              "max_tokens": generator.randrange(32, 97)} for _ in range(n)]
 
@@ -120,7 +120,7 @@ def loop_seconds(server):
 
 def requests_for(server):
     """As many as take SECONDS, by what a first part takes."""
-    seconds, _ = run_streams(server.port, make_requests(N_STREAMS * 2))
+    seconds, _ = run_streams(server.port, make_requests(N_STREAMS * 2, seed=2))
     return make_requests(max(N_STREAMS * 4, int(N_STREAMS * 2 * SECONDS / seconds)))
 
 
@@ -133,7 +133,9 @@ def streams_go_on():
     cpu = loop_seconds(server) - cpu
     found = {"tokens_per_s": n_tokens / seconds, "rss": watch.rss, "probes": sorted(watch.probes)}
     print(f"     {len(requests)} requests, {n_tokens} tokens in {seconds:.1f} s: {n_tokens / seconds:.0f} tokens/s", flush=True)
-    at_most("soak_loop_us_per_token", cpu / n_tokens * 1e6)
+    print(f"     {cpu / n_tokens * 1e6:.1f} us of the loop's CPU for a token", flush=True)
+    if IS_LONG:  # what it costs beside other programs says little
+        at_most("soak_loop_us_per_token", cpu / n_tokens * 1e6)
     assert json.loads(server.ask("GET", "/load")[2])["server_load"] == 0
 
 
@@ -152,7 +154,7 @@ def probes_are_answered():
 def first_tokens_are_seen_when_they_are_told():
     """Nothing else runs: the client has a core to itself."""
     differences = []
-    for request in make_requests(40):
+    for request in make_requests(40, seed=3):
         body = json.dumps(dict(request, max_tokens=4, stream=True, return_phases=True)).encode()
         connection = socket.create_connection(("127.0.0.1", server.port))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -170,19 +172,29 @@ def first_tokens_are_seen_when_they_are_told():
 
 
 def http_takes_little_beside_replay():
+    """64 at once, through HTTP and without: the best of three each, in turns."""
+    over_http, replayed = [], []
+    for seed in (4, 5, 6):
+        wave = make_requests(N_STREAMS, seed)
+        over_http.append(run_streams(server.port, wave)[0])
+        replayed.append(replay(wave))
+    print(f"     over HTTP {min(over_http):.2f} s, replay {min(replayed):.2f} s", flush=True)
+    if IS_LONG:
+        at_most("soak_slower_than_replay", min(over_http) / min(replayed) - 1)
+
+
+def replay(wave):
+    """Seconds that the engine alone takes."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         print(json.dumps({"kvick_trace": 1, "name": "soak"}), file=file)
-        for request in requests:
+        for request in wave:
             print(json.dumps({"arrival_ms": 0, "prompt_ids": request["prompt"], "output_tokens": request["max_tokens"]}), file=file)
         file.flush()
         done = subprocess.run([KVICK, "replay", file.name, "smollm2", "--max-num-seqs", str(N_STREAMS), "--summary"],
-                              capture_output=True, text=True, timeout=(SECONDS * 4 + 60) * SLOW, check=True)
+                              capture_output=True, text=True, timeout=120 * SLOW, check=True)
     report = json.loads(done.stdout)
-    assert report["summary"]["finished"] == len(requests), report["summary"]
-    replayed = report["summary"]["new_tokens"] / report["totals"]["wall_ms"] * 1000
-    print(f"     replay: {replayed:.0f} tokens/s", flush=True)
-    if IS_LONG:  # a short run says little, and not alone on the machine
-        at_most("soak_slower_than_replay", replayed / found["tokens_per_s"] - 1)
+    assert report["summary"]["finished"] == len(wave), report["summary"]
+    return report["totals"]["wall_ms"] / 1000
 
 
 def the_server_ends():
@@ -193,8 +205,8 @@ tally = Tally()
 server = KvickServer("--no-access-log")
 requests = requests_for(server)
 found = {}
-for test in (first_tokens_are_seen_when_they_are_told, streams_go_on, memory_is_flat, probes_are_answered, the_server_ends,
-             http_takes_little_beside_replay):
+for test in (first_tokens_are_seen_when_they_are_told, streams_go_on, memory_is_flat, probes_are_answered,
+             http_takes_little_beside_replay, the_server_ends):
     tally.attempt(test)
 tally.end()
 PY
