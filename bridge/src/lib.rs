@@ -14,6 +14,7 @@ mod predicates;
 mod request;
 mod syntax;
 mod text;
+mod toml_file;
 mod value;
 
 use fail::{Fail, Kind, R};

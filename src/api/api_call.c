@@ -128,7 +128,22 @@ struct api_call *api_call_open(struct api_server *api, struct http_exchange *exc
     return call;
 }
 
+/* What its key and its class make of it. */
+static void apply_terms(struct api_call *call) {
+    struct api_server *api = call->api;
+    struct api_fault ignored;
+    bool is_over = !api_auth_check_rate(&api->auth, call->key_idx, clock_now_ns(), &ignored);
+    call->terms = api_auth_terms(&api->auth, call->key_idx);
+    if (call->terms.class_ == REQUEST_BATCH || (is_over && api->options.moves_over_cap))
+        call->params.class_ = REQUEST_BATCH;
+    int64_t ttft_ns = api->options.slo_ttft_ns[call->params.class_];
+    if (call->deadline_ns || !ttft_ns) return;
+    call->deadline_ns = call->received_ns + ttft_ns;
+    call->has_slo_deadline = true;
+}
+
 void api_call_start(struct api_call *call) {
+    apply_terms(call);
     call->parsed_ns = clock_now_ns();
     if (tokenize_worker_push(call->api->worker, call)) BUG("more calls than the worker's queue holds");
 }
@@ -149,6 +164,11 @@ void api_call_cancel(struct api_call *call) {
 
 int api_call_choice_idx(const struct api_prompt *prompt, int choice) {
     return (int)(prompt - prompt->call->prompts) * prompt->call->params.n + choice;
+}
+
+int api_call_max_context(const struct api_server *api, const struct api_key_terms *terms) {
+    int max = engine_max_context(api->engine);
+    return terms->max_context && terms->max_context < max ? terms->max_context : max;
 }
 
 struct api_usage api_call_usage(const struct api_call *call) {
@@ -294,12 +314,12 @@ static void log_prompt(const struct api_call *call, const struct request_record 
                                     .id = call->id,
                                     .path = call->path,
                                     .traceparent = call->traceparent[0] ? call->traceparent : NULL,
-                                    .key_idx = call->key_idx,
+                                    .key = call->terms.name[0] ? call->terms.name : NULL,
                                     .http_code = call->http_code,
                                     .record = record,
                                     .fault = call->fault.http_code ? call->fault.reason : NULL};
     str_init(&text, MAX_LINE_BYTES);
-    if (!request_log_write(&line, &text)) log_raw(text.ptr, text.n_bytes);
+    if (!request_log_write(&line, call->api->options.log_format, &text)) log_raw(text.ptr, text.n_bytes);
     str_deinit(&text);
 }
 
@@ -309,7 +329,11 @@ static void record_call(struct api_call *call) {
         struct request_record record = {prompt->request, end_of(prompt), 0, call->params.max_tokens};
         for (int c = 0; c < call->params.n; c++) record.n_completion += prompt->choices[c].n_tokens;
         bool was_run = prompt->request && prompt->request->stats.finished_ns;
-        if (was_run) request_metrics_finish(&call->api->metrics, &record);
+        if (was_run) {
+            request_metrics_finish(&call->api->metrics, &record);
+            api_auth_use(&call->api->auth, call->key_idx, record.n_completion,
+                         prompt->request->stats.part_ns[PHASE_PREFILL_OWN], clock_now_ns());
+        }
         if (call->api->options.logs_requests) log_prompt(call, was_run ? &record : NULL);
     }
 }
@@ -409,12 +433,32 @@ static void acknowledge(struct api_prompt *prompt) {
     prompt->n_unacknowledged = 0;
 }
 
+/* Beyond what its class may ask or is promised it goes on as batch, where the operator wants that. */
+static bool move_to_batch(struct api_prompt *prompt, const struct event *event) {
+    struct api_call *call = prompt->call;
+    struct request *request = event->request;
+    bool is_beyond =
+        event->refusal == ADMISSION_INPUT_CAP || (event->refusal == ADMISSION_DEADLINE && call->has_slo_deadline);
+    if (!call->api->options.moves_over_cap || !is_beyond || request->class_ == REQUEST_BATCH ||
+        atomic_load_explicit(&call->is_gone, memory_order_relaxed))
+        return false;
+    int64_t ttft_ns = call->api->options.slo_ttft_ns[REQUEST_BATCH];
+    if (call->has_slo_deadline) request->deadline_ns = ttft_ns ? call->received_ns + ttft_ns : 0;
+    request->class_ = REQUEST_BATCH;
+    request->stats = prompt->before;
+    request->note = (struct status_note){0};
+    enum status status = call->is_estimate ? engine_client_ask(call->api->engine, request)
+                                           : engine_client_submit(call->api->engine, request);
+    return status == STATUS_OK;
+}
+
 void api_call_on_event(const struct event *event) {
     struct api_prompt *prompt = event->owner;
     struct api_call *call = prompt->call;
     switch (event->kind) {
     case EVENT_ADMITTED:
         prompt->state = PROMPT_ADMITTED;
+        api_auth_use(&call->api->auth, call->key_idx, prompt->n_ids, 0, clock_now_ns());
         prompt->told = *event;
         api_choice_begin(prompt);
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
@@ -423,6 +467,7 @@ void api_call_on_event(const struct event *event) {
             start_stream(call);
         return;
     case EVENT_REFUSED:
+        if (move_to_batch(prompt, event)) return;
         prompt->told = *event;
         if (call->is_estimate && event->refusal != ADMISSION_ADMITTED) {
             come_home(prompt);

@@ -73,11 +73,13 @@ struct api_call {
     char path[64], traceparent[64];
     struct api_fault fault; /* the first one */
     int key_idx;
+    struct api_key_terms terms; /* of its key, as they were when it started */
     char id[API_MAX_ID_BYTES];
     int64_t created_s;
     int64_t received_ns, parsed_ns;
-    int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
-    bool is_estimate;    /* it is only asked when the first token would come */
+    int64_t deadline_ns;   /* of the first token, by clock_now_ns; 0: none */
+    bool has_slo_deadline; /* it is that of its class */
+    bool is_estimate;      /* it is only asked when the first token would come */
 };
 
 /* Takes the exchange. json: taken; params were read from it. prompts: taken (mem), [n_prompts]. NULL: no memory, or too
@@ -104,6 +106,9 @@ void api_call_close(struct api_call *call);
 
 /* Index of an answer among all of the call. */
 int api_call_choice_idx(const struct api_prompt *prompt, int choice);
+
+/* Prompt plus answer that a key may have. Thread: any. */
+int api_call_max_context(const struct api_server *api, const struct api_key_terms *terms);
 
 /* Sums over the prompts that are home. */
 struct api_usage {

@@ -32,6 +32,13 @@ static void begin_json(struct json_write *json, struct str *body) {
     json_write_object(json);
 }
 
+static int key_of(const struct api_server *api, const struct http_exchange *exchange) {
+    struct api_fault ignored;
+    int key_idx;
+    bool is_known = api_auth_check(&api->auth, exchange, &key_idx, &ignored);
+    return is_known ? key_idx : -1;
+}
+
 /* ---- the server's own state ---- */
 
 static void handle_health(void *owner, struct http_exchange *exchange, const char *parameter) {
@@ -67,7 +74,9 @@ static void handle_load(void *owner, struct http_exchange *exchange, const char 
 
 static void handle_models(void *owner, struct http_exchange *exchange, const char *parameter) {
     const struct api_server *api = owner;
-    int model_max = engine_model(api->engine)->max_context, max = engine_max_context(api->engine);
+    struct api_key_terms terms = api_auth_terms(&api->auth, key_of(api, exchange));
+    int max = api_call_max_context(api, &terms);
+    const char *bound_by = max < engine_max_context(api->engine) ? "key" : api->options.context_bound_by;
     struct json_write json;
     struct str body;
     (void)parameter;
@@ -84,7 +93,7 @@ static void handle_models(void *owner, struct http_exchange *exchange, const cha
         json_write_field_text(&json, "root", api->options.model_names[0]);
         json_write_field_null(&json, "parent");
         json_write_field_int(&json, "max_model_len", max);
-        json_write_field_text(&json, "max_model_len_bound_by", max < model_max ? "memory" : "model");
+        json_write_field_text(&json, "max_model_len_bound_by", bound_by);
         json_write_end_object(&json);
     }
     json_write_end_array(&json);
@@ -281,13 +290,6 @@ static void handle_detokenize(void *owner, struct http_exchange *exchange, const
 }
 
 /* ---- answers ---- */
-
-static int key_of(const struct api_server *api, const struct http_exchange *exchange) {
-    struct api_fault ignored;
-    int key_idx;
-    bool is_known = api_auth_check(&api->auth, exchange, &key_idx, &ignored);
-    return is_known ? key_idx : -1;
-}
 
 static void handle_chat(void *owner, struct http_exchange *exchange, const char *parameter) {
     (void)parameter;

@@ -16,11 +16,13 @@ enum status api_server_init(struct api_server *api, const struct api_options *op
     *api = (struct api_server){.options = *options, .started_s = (int64_t)time(NULL)};
     if (getrandom(api->random, sizeof api->random, 0) != (ssize_t)sizeof api->random)
         return status_fail(note, STATUS_IO, "the system gives no random numbers");
+    if (api_auth_init(&api->auth)) return status_fail(note, STATUS_NOMEM, "no memory for the keys");
     return STATUS_OK;
 }
 
 void api_server_deinit(struct api_server *api) {
     while (api->calls) api_call_close(api->calls);
+    api_auth_deinit(&api->auth);
     grammar_vocab_destroy(&api->grammar_vocab);
 }
 
@@ -155,13 +157,60 @@ static void reply_preflight(const struct http_route *routes, int n_routes, struc
     http_exchange_reply(exchange, 204, NULL, "", 0);
 }
 
+/* What shows what all keys do. */
+static bool is_for_admins(const char *path) {
+    return strcmp(path, "/metrics") == 0 || strncmp(path, "/debug/", 7) == 0;
+}
+
+/* Whether path is answered at the door that the request came in by, for who it is. */
+static bool check_door(const struct api_server *api, const char *path, int key_idx, bool is_admin_door,
+                       struct api_fault *fault) {
+    if (is_admin_door && strncmp(path, "/v1/", 4) == 0)
+        return api_fault_set(fault, 404, "not_found", NULL, "%.200s is not answered on the port for administration",
+                             path);
+    if (is_admin_door || !is_for_admins(path)) return true;
+    if (api->options.admin_port)
+        return api_fault_set(fault, 404, "not_found", NULL, "%.200s is answered on the port for administration", path);
+    if (api_auth_is_admin(&api->auth, key_idx)) return true;
+    return api_fault_set(fault, 403, "insufficient_permissions", NULL, "%.200s shows what other keys do", path);
+}
+
+/* Computes tokens. */
+static bool is_costly(const struct http_route *route) {
+    static const char *const free_ends[] = {"/render", "/count_tokens", "/estimate"};
+    size_t n = strlen(route->path);
+    for (size_t i = 0; i < sizeof free_ends / sizeof free_ends[0]; i++) {
+        size_t n_end = strlen(free_ends[i]);
+        if (n >= n_end && strcmp(route->path + n - n_end, free_ends[i]) == 0) return false;
+    }
+    return strcmp(route->method, "POST") == 0 && strncmp(route->path, "/v1/", 4) == 0;
+}
+
+/* Nothing of the body was looked at yet. */
+static bool check_request(const struct api_server *api, struct http_exchange *exchange, struct api_fault *fault) {
+    const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange);
+    int admin_port = api->options.admin_port, key_idx = -1;
+    bool is_admin_door = admin_port && http_exchange_local_port(exchange) == admin_port;
+    if (is_open(method, path)) return true;
+    return (is_admin_door || api_auth_check(&api->auth, exchange, &key_idx, fault)) &&
+           check_door(api, path, key_idx, is_admin_door, fault);
+}
+
+static bool check_rate(const struct api_server *api, const struct http_exchange *exchange,
+                       const struct http_route *route, struct api_fault *fault) {
+    int key_idx;
+    if (!is_costly(route) || api->options.moves_over_cap) return true;
+    return api_auth_check(&api->auth, exchange, &key_idx, fault) &&
+           api_auth_check_rate(&api->auth, key_idx, clock_now_ns(), fault);
+}
+
 void api_server_handle(void *owner, struct http_exchange *exchange) {
     struct api_server *api = owner;
     const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange), *parameter;
     enum api_shape shape = strncmp(path, "/v1/messages", 12) == 0 ? API_ANTHROPIC : API_OPENAI;
     const struct http_route *route = NULL;
     struct api_fault fault = {0};
-    int n_routes, key_idx;
+    int n_routes;
     const struct http_route *routes = api_routes_table(&n_routes);
     enum http_match match = http_routes_find(routes, n_routes, method, path, &route, &parameter);
     char methods[64];
@@ -170,7 +219,7 @@ void api_server_handle(void *owner, struct http_exchange *exchange) {
         reply_preflight(routes, n_routes, exchange);
         return;
     }
-    bool is_allowed = is_open(method, path) || api_auth_check(&api->auth, exchange, &key_idx, &fault);
+    bool is_allowed = check_request(api, exchange, &fault);
     if (is_allowed && match == HTTP_MATCH_NO_PATH) {
         is_allowed = api_fault_set(&fault, 404, "not_found", NULL, "there is nothing at %.200s", path);
     } else if (is_allowed && match == HTTP_MATCH_NO_METHOD) {
@@ -183,6 +232,7 @@ void api_server_handle(void *owner, struct http_exchange *exchange) {
                                    api->state == API_LOADING ? "loading its model" : "shutting down");
         fault.retry_after_s = 1;
     }
+    is_allowed = is_allowed && check_rate(api, exchange, route, &fault);
     if (is_allowed)
         route->handle(api, exchange, parameter);
     else

@@ -49,10 +49,22 @@ static enum status encode(const struct api_call *call, struct api_prompt *prompt
 
 /* ---- ids to a request of the engine ---- */
 
+static bool refuse_size(const struct api_call *call, const struct api_prompt *prompt, const char *param,
+                        int max_context, struct api_fault *fault) {
+    const char *name = call->terms.name;
+    long long wanted = call->params.max_tokens < 0 ? 1 : (long long)call->params.max_tokens;
+    bool is_key = max_context < engine_max_context(call->api->engine);
+    return api_fault_set(fault, 400, "context_length_exceeded", param,
+                         "the context%s%s%s holds %d tokens; the prompt has %d and the answer may have %lld",
+                         is_key ? " of the key '" : "", is_key ? name : "", is_key ? "'" : "", max_context,
+                         prompt->n_ids, wanted);
+}
+
 /* How many tokens the answer may have; false: fault is set. */
 static bool find_room(const struct api_call *call, const struct api_prompt *prompt, int *out_max_new,
                       struct api_fault *fault) {
-    int max_context = engine_max_context(call->api->engine), room = max_context - prompt->n_ids;
+    int max_context = api_call_max_context(call->api, &call->terms), room = max_context - prompt->n_ids;
+    int max_output = call->terms.max_output;
     int64_t wanted = call->params.max_tokens;
     static const char *const names[] = {
         [API_CHAT] = "messages", [API_COMPLETION] = "prompt", [API_EMBEDDING] = "input"};
@@ -60,9 +72,12 @@ static bool find_room(const struct api_call *call, const struct api_prompt *prom
         return api_fault_set(fault, 400, NULL, names[call->kind],
                              "the prompt has no tokens and the model wants none in front");
     if (room < (call->kind != API_EMBEDDING) || wanted > room)
-        return api_fault_set(fault, 400, "context_length_exceeded", names[call->kind],
-                             "the context holds %d tokens; the prompt has %d and the answer may have %lld", max_context,
-                             prompt->n_ids, (long long)(wanted < 0 ? 1 : wanted));
+        return refuse_size(call, prompt, names[call->kind], max_context, fault);
+    if (max_output && wanted > max_output)
+        return api_fault_set(fault, 400, "max_output_exceeded", "max_tokens",
+                             "an answer of %lld tokens is wanted, the key '%s' may have %d", (long long)wanted,
+                             call->terms.name, max_output);
+    if (max_output && room > max_output) room = max_output;
     *out_max_new = wanted < 0 ? room : (int)wanted;
     return true;
 }
@@ -78,11 +93,11 @@ static void set_stop_tokens(const struct api_call *call, struct request *request
         request->stop_tokens[request->n_stop_tokens++] = call->params.stop_ids[i];
 }
 
-/* Tenants must not meet: the key is part of the salt. */
+/* Tenants must not meet: the key's salt, which is zero where keys share, comes before the client's. */
 static void set_salt(const struct api_call *call, struct request *request) {
-    uint32_t key_idx = (uint32_t)(call->key_idx + 1);
-    if (!call->params.salt && call->key_idx < 0) return;
-    hash_sha256(&key_idx, sizeof key_idx, call->params.salt, call->params.salt ? call->params.n_salt : 0,
+    const struct api_params *params = &call->params;
+    if (!params->salt && !call->terms.has_salt) return;
+    hash_sha256(call->terms.salt, sizeof call->terms.salt, params->salt, params->salt ? params->n_salt : 0,
                 request->salt.bytes);
 }
 
@@ -124,7 +139,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
     request->class_ = params->class_;
     request->priority = params->priority;
     request->deadline_ns = call->deadline_ns;
-    request->tenant_id = (uint64_t)(call->key_idx + 1);
+    request->tenant_id = call->terms.tenant_id;
+    request->tenant_weight = call->terms.weight;
     request->max_unread = 256;
     request->max_blocked_ns = 30000000000;
     if (prompt->grammar) request->mask = grammar_mask(prompt->grammar);

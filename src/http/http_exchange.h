@@ -41,6 +41,9 @@ const char *http_exchange_body(const struct http_exchange *exchange, size_t *out
  * it is the time at which the connection became readable. */
 int64_t http_exchange_received_ns(const struct http_exchange *exchange);
 
+/* The TCP port that the client connected to; 0: it came by something else. */
+int http_exchange_local_port(const struct http_exchange *exchange);
+
 /* ---- the reply ---- */
 
 /* Before reply or start. Names and values with line breaks are dropped. */
