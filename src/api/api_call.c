@@ -136,7 +136,7 @@ static void apply_terms(struct api_call *call) {
     call->terms = api_auth_terms(&api->auth, call->key_idx);
     if (call->terms.class_ == REQUEST_BATCH || (is_over && api->options.moves_over_cap))
         call->params.class_ = REQUEST_BATCH;
-    int64_t ttft_ns = api->options.slo_ttft_ns[call->params.class_];
+    int64_t ttft_ns = api->options.slo_ns[call->params.class_][SLO_TTFT];
     if (call->deadline_ns || !ttft_ns) return;
     call->deadline_ns = call->received_ns + ttft_ns;
     call->has_slo_deadline = true;
@@ -442,7 +442,7 @@ static bool move_to_batch(struct api_prompt *prompt, const struct event *event) 
     if (!call->api->options.moves_over_cap || !is_beyond || request->class_ == REQUEST_BATCH ||
         atomic_load_explicit(&call->is_gone, memory_order_relaxed))
         return false;
-    int64_t ttft_ns = call->api->options.slo_ttft_ns[REQUEST_BATCH];
+    int64_t ttft_ns = call->api->options.slo_ns[REQUEST_BATCH][SLO_TTFT];
     if (call->has_slo_deadline) request->deadline_ns = ttft_ns ? call->received_ns + ttft_ns : 0;
     request->class_ = REQUEST_BATCH;
     request->stats = prompt->before;

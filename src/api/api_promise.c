@@ -10,23 +10,11 @@
 #define MAX_RETRY_S 3600
 #define MAX_TIMING_BYTES 512
 
-/* Digits only; -1 if it is something else or above max. */
-static int64_t read_count(const char *text, int64_t max) {
-    int64_t value = 0;
-    if (!*text) return -1;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9') return -1;
-        value = value * 10 + (*text - '0');
-        if (value > max) return -1;
-    }
-    return value;
-}
-
 bool api_promise_read_deadline(const struct http_exchange *exchange, int64_t *out_deadline_ms,
                                struct api_fault *fault) {
     const char *given = http_exchange_header(exchange, DEADLINE_HEADER);
-    *out_deadline_ms = given ? read_count(given, MAX_DEADLINE_MS) : 0;
-    if (!given || *out_deadline_ms > 0) return true;
+    *out_deadline_ms = 0;
+    if (!given || (str_read_count(given, MAX_DEADLINE_MS, out_deadline_ms) && *out_deadline_ms > 0)) return true;
     return api_fault_set(fault, 400, NULL, DEADLINE_HEADER, "%s must be whole milliseconds within 1..%lld",
                          DEADLINE_HEADER, (long long)MAX_DEADLINE_MS);
 }

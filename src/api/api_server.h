@@ -31,9 +31,10 @@ struct api_options {
     const char *kv_dtype;
     int block_tokens;
     bool has_prefix_cache;
-    bool returns_phases;                    /* in every usage, not only on request */
-    const char *context_bound_by;           /* "option", "memory" or "model" */
-    int64_t slo_ttft_ns[REQUEST_N_CLASSES]; /* deadline of requests without their own; 0: none */
+    bool returns_phases;          /* in every usage, not only on request */
+    const char *context_bound_by; /* "option", "memory" or "model" */
+    /* The first one is the deadline of requests without their own; 0: none. */
+    int64_t slo_ns[REQUEST_N_CLASSES][SLO_N_KINDS];
     bool moves_over_cap; /* an interactive request beyond its limits runs as batch instead of being refused */
     int admin_port;      /* /metrics is answered there alone, and without a key; 0: on every port */
 };

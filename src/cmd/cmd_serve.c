@@ -91,7 +91,7 @@ static enum status open_api(struct serve *serve, struct status_note *note) {
                               .has_prefix_cache = !options->no_prefix_cache,
                               .context_bound_by = serve_report_bound_by(config, &serve->model),
                               .moves_over_cap = config->moves_over_cap};
-    for (int i = 0; i < REQUEST_N_CLASSES; i++) api.slo_ttft_ns[i] = config->classes[i].ttft_ns;
+    for (int i = 0; i < REQUEST_N_CLASSES; i++) memcpy(api.slo_ns[i], config->classes[i].slo_ns, sizeof api.slo_ns[i]);
     for (int i = 0; i < options->served_model_name.n_items; i++)
         serve->model_names[i] = options->served_model_name.items[i];
     set_default_name(serve);

@@ -6,6 +6,7 @@
 
 #include "api/api_auth.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "cmd/toml_file.h"
 
 #define MAX_PER_MINUTE 1e12
@@ -46,12 +47,18 @@ static enum status read_name(struct reader *reader) {
     return STATUS_OK;
 }
 
+static int digit_of(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 static bool read_hex(const char *text, uint8_t out[HASH_SHA256_BYTES]) {
     if (strlen(text) != 2 * HASH_SHA256_BYTES) return false;
     for (int i = 0; i < HASH_SHA256_BYTES; i++) {
-        char pair[3] = {text[2 * i], text[2 * i + 1], 0};
-        if (!isxdigit((unsigned char)pair[0]) || !isxdigit((unsigned char)pair[1])) return false;
-        out[i] = (uint8_t)strtol(pair, NULL, 16);
+        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+        if (high < 0 || low < 0) return false;
+        out[i] = (uint8_t)(16 * high + low);
     }
     return true;
 }
@@ -97,8 +104,8 @@ static enum status read_admin(struct reader *reader) {
 
 static enum status read_count(const struct reader *reader, int max, int *out) {
     if (reader->item->form != TOML_FILE_WHOLE) return refuse_form(reader, "a whole number");
-    long value = strtol(reader->item->text, NULL, 10);
-    if (value < 1 || value > max)
+    int64_t value;
+    if (!str_read_count(reader->item->text, max, &value) || value < 1)
         return status_fail(reader->note, STATUS_INVALID, "%s:%d: %s: %s is not within 1..%d", reader->path,
                            reader->item->line, reader->item->key, reader->item->text, max);
     *out = (int)value;

@@ -1,10 +1,10 @@
 #include "cmd/serve_config.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "cmd/cmd_engine.h"
 #include "cmd/config_file.h"
 
@@ -34,10 +34,8 @@ static enum status read_class_count(int *out_counts, size_t stride, const char *
     for (int i = 0; i < list->n_items; i++) {
         const char *text = list->items[i];
         int class_ = take_class(&text, '=');
-        char *end;
-        errno = 0;
-        long n = strtol(text, &end, 10);
-        if (class_ == -2 || end == text || *end || errno || n < 1 || n > INT_MAX)
+        int64_t n;
+        if (class_ == -2 || !str_read_count(text, INT_MAX, &n) || n < 1)
             return status_fail(note, STATUS_INVALID,
                                "--%s: '%s' is not N, interactive=N or batch=N with a whole number above 0", name,
                                list->items[i]);
@@ -73,7 +71,7 @@ static enum status read_slo(struct serve_config *config, const char *item, struc
         bool is_ttft = strncmp(text, "ttft=", 5) == 0, is_itl = strncmp(text, "itl=", 4) == 0;
         struct serve_class *limits = &config->classes[class_];
         text += is_ttft ? 5 : 4;
-        is_read = (is_ttft || is_itl) && read_time(&text, is_ttft ? &limits->ttft_ns : &limits->itl_ns);
+        is_read = (is_ttft || is_itl) && read_time(&text, &limits->slo_ns[is_ttft ? SLO_TTFT : SLO_ITL]);
     }
     if (is_read) return STATUS_OK;
     return status_fail(note, STATUS_INVALID,
@@ -128,7 +126,7 @@ static enum status read_words(struct serve_config *config, struct status_note *n
 /* "PORT", "HOST:PORT" or "[HOST]:PORT"; without a host it is loopback. */
 static enum status read_admin(struct serve_config *config, struct status_note *note) {
     const char *text = config->options.admin_listen, *colon, *port = text;
-    char *end;
+    int64_t value;
     if (!text || strcmp(text, "off") == 0) return STATUS_OK;
     snprintf(config->admin_host, sizeof config->admin_host, "127.0.0.1");
     if ((colon = strrchr(text, ':')) != NULL) {
@@ -140,12 +138,10 @@ static enum status read_admin(struct serve_config *config, struct status_note *n
         snprintf(config->admin_host, sizeof config->admin_host, "%.*s", n, text + has_brackets);
         port = colon + 1;
     }
-    errno = 0;
-    long value = strtol(port, &end, 10);
-    if (errno || end == port || *end || value < 0 || value > 65535)
+    if (!str_read_count(port, 65535, &value))
         return status_fail(note, STATUS_INVALID, "--admin-listen: '%s' is not a port within 0..65535", port);
     if (value && value == config->options.port)
-        return status_fail(note, STATUS_INVALID, "--admin-listen: %ld is --port already", value);
+        return status_fail(note, STATUS_INVALID, "--admin-listen: %d is --port already", (int)value);
     config->admin_port = (int)value;
     return STATUS_OK;
 }
@@ -182,7 +178,7 @@ static enum status set_threads(const struct options *options, struct options *en
 
 static enum status set_engine(struct serve_config *config, struct status_note *note) {
     struct options *engine = &config->engine;
-    double itl_ms = (double)config->classes[REQUEST_INTERACTIVE].itl_ns / 1e6;
+    double itl_ms = (double)config->classes[REQUEST_INTERACTIVE].slo_ns[SLO_ITL] / 1e6;
     *engine = config->options;
     engine->context = engine->max_model_len;
     /* An SLO between tokens is how long a step may be, unless that is said too. */

@@ -7,12 +7,12 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "cmd/toml_file.h"
-#include "engine/message.h"
+#include "observe/slo.h"
 
 /* What requests of a class may cost and are promised; 0: nothing is said. */
 struct serve_class {
     int max_prompt_tokens, max_queued;
-    int64_t ttft_ns, itl_ns; /* --slo */
+    int64_t slo_ns[SLO_N_KINDS];
 };
 
 struct serve_config {

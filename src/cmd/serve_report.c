@@ -113,12 +113,13 @@ static void print_classes(const struct serve_config *config) {
     static const char *const names[REQUEST_N_CLASSES] = {"interactive", "batch"};
     for (int i = 0; i < REQUEST_N_CLASSES; i++) {
         const struct serve_class *class_ = &config->classes[i];
-        if (!class_->max_prompt_tokens && !class_->max_queued && !class_->ttft_ns && !class_->itl_ns) continue;
+        if (!class_->max_prompt_tokens && !class_->max_queued && !class_->slo_ns[SLO_TTFT] && !class_->slo_ns[SLO_ITL])
+            continue;
         printf("class    %s:", names[i]);
         if (class_->max_prompt_tokens) printf(" prompts up to %d tokens;", class_->max_prompt_tokens);
         if (class_->max_queued) printf(" %d wait at most;", class_->max_queued);
-        if (class_->ttft_ns) printf(" first token within %.4g s;", (double)class_->ttft_ns / 1e9);
-        if (class_->itl_ns) printf(" %.4g ms between tokens;", (double)class_->itl_ns / 1e6);
+        if (class_->slo_ns[SLO_TTFT]) printf(" first token within %.4g s;", (double)class_->slo_ns[SLO_TTFT] / 1e9);
+        if (class_->slo_ns[SLO_ITL]) printf(" %.4g ms between tokens;", (double)class_->slo_ns[SLO_ITL] / 1e6);
         printf(" beyond that %s\n", config->moves_over_cap && i == REQUEST_INTERACTIVE ? "batch" : "refused");
     }
 }
@@ -153,13 +154,13 @@ static void warn_slo(const struct serve_facts *facts, enum request_class class_,
     int longest = facts->model->options.max_context - 1;
     if (slo->max_prompt_tokens && slo->max_prompt_tokens < longest) longest = slo->max_prompt_tokens;
     int64_t ttft_ns = predict_ttft_ns(&pace->cost, pace->idle_limit_ns, facts->model->options.max_chunk, longest);
-    if (slo->ttft_ns && ttft_ns > slo->ttft_ns)
+    if (slo->slo_ns[SLO_TTFT] && ttft_ns > slo->slo_ns[SLO_TTFT])
         log_line(LOG_WARN,
                  "--slo %s:ttft=%.4gs cannot be met for the longest prompts: %d tokens take %.4g s on an idle machine",
-                 names[class_], (double)slo->ttft_ns / 1e9, longest, (double)ttft_ns / 1e9);
-    if (slo->itl_ns && pace->beside_ns > slo->itl_ns)
+                 names[class_], (double)slo->slo_ns[SLO_TTFT] / 1e9, longest, (double)ttft_ns / 1e9);
+    if (slo->slo_ns[SLO_ITL] && pace->beside_ns > slo->slo_ns[SLO_ITL])
         log_line(LOG_WARN, "--slo %s:itl=%.4gms cannot be met: a step beside one answer may take %.4g ms",
-                 names[class_], (double)slo->itl_ns / 1e6, (double)pace->beside_ns / 1e6);
+                 names[class_], (double)slo->slo_ns[SLO_ITL] / 1e6, (double)pace->beside_ns / 1e6);
 }
 
 void serve_report_warn(const struct serve_facts *facts) {

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 
 #define FIRST_FD 3
 
@@ -53,23 +54,21 @@ void service_manager_stopping(void) {
 /* ---- sockets ---- */
 
 /* The number in a variable; -1: there is none, or it is none. */
-static long number_of(const char *name) {
+static int64_t number_of(const char *name) {
     const char *text = getenv(name);
-    char *end;
-    if (!text || text[0] < '0' || text[0] > '9') return -1;
-    long value = strtol(text, &end, 10);
-    return *end || value > INT32_MAX ? -1 : value;
+    int64_t value;
+    return text && str_read_count(text, INT32_MAX, &value) ? value : -1;
 }
 
 enum status service_manager_take(struct service_manager_socket out[SERVICE_MANAGER_MAX_SOCKETS], int *out_n,
                                  struct status_note *note) {
     const char *names = getenv("LISTEN_FDNAMES");
-    long n = number_of("LISTEN_FDS");
+    int64_t n = number_of("LISTEN_FDS");
     *out_n = 0;
     if (!getenv("LISTEN_FDS") || number_of("LISTEN_PID") != getpid()) return STATUS_OK;
     if (n < 0) return status_fail(note, STATUS_INVALID, "LISTEN_FDS: '%s' is not a number", getenv("LISTEN_FDS"));
     if (n > SERVICE_MANAGER_MAX_SOCKETS)
-        return status_fail(note, STATUS_LIMIT, "LISTEN_FDS: %ld sockets, at most %d are taken", n,
+        return status_fail(note, STATUS_LIMIT, "LISTEN_FDS: %d sockets, at most %d are taken", (int)n,
                            SERVICE_MANAGER_MAX_SOCKETS);
     for (int i = 0; i < (int)n; i++) {
         int is_listening = 0, fd = FIRST_FD + i;

@@ -336,7 +336,17 @@ def an_slo_is_a_deadline():
     with_server(refused, *slo)
     lines = with_server(lambda s: s.post(ask_for(50)), *slo, "--over-cap", "batch").lines()
     assert [line["class"] for line in lines if "class" in line] == ["batch"], lines
-    with_server(lambda s: s.post(ask_for(50)), "--slo", "interactive:ttft=60s,itl=2s", "--max-model-len", "128")
+
+    def counted(s):
+        s.post(ask_for(50, max_tokens=4))
+        s.post(ask_for(50, service_tier="batch"))
+        text = s.ask("GET", "/metrics")[2].decode()
+        found = {match[:4]: float(match[4]) for match in re.findall(
+            r'^kvick_slo_requests_total\{.*class="(\w+)",slo="(\w+)",target_seconds="([\d.e-]+)",met="(\w+)"\} (\S+)$', text,
+            re.MULTILINE)}
+        assert found == {("interactive", "ttft", "60", "true"): 1, ("interactive", "ttft", "60", "false"): 0,
+                         ("interactive", "itl", "1e-06", "true"): 0, ("interactive", "itl", "1e-06", "false"): 1}, found
+    with_server(counted, "--slo", "interactive:ttft=60s,itl=0.001ms", "--max-model-len", "128")
 
 
 # ---- doors ----
