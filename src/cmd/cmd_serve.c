@@ -1,8 +1,6 @@
-#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "api/api_server.h"
@@ -132,14 +130,6 @@ static void on_reload(void *owner) {
     if (serve->is_ready) service_manager_ready("serving");
 }
 
-static int port_of(int fd) {
-    struct sockaddr_storage address = {0};
-    socklen_t n_bytes = sizeof address;
-    if (getsockname(fd, (struct sockaddr *)&address, &n_bytes) != 0) return 0;
-    if (address.ss_family == AF_INET) return ntohs(((struct sockaddr_in *)&address)->sin_port);
-    return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port) : 0;
-}
-
 /* Sockets of the service manager in place of --host and --port; one that is called "admin" in place of --admin-listen.
  */
 static enum status take_sockets(struct serve *serve, bool *out_is_main, struct status_note *note) {
@@ -149,7 +139,7 @@ static enum status take_sockets(struct serve *serve, bool *out_is_main, struct s
     enum status status = service_manager_take(sockets, &n, note);
     for (int i = 0; !status && i < n; i++) {
         bool is_admin = strcmp(sockets[i].name, "admin") == 0;
-        int port = port_of(sockets[i].fd);
+        int port = http_server_port_of(sockets[i].fd);
         status = http_server_listen_fd(serve->http, sockets[i].fd, note);
         if (is_admin) {
             serve->api.options.admin_port = port;

@@ -12,8 +12,6 @@
 #define MAX_SLO_NS INT64_C(86400000000000)
 #define MAX_TIMEOUT_S 86400
 
-static const char *const class_names[REQUEST_N_CLASSES] = {"interactive", "batch"};
-
 /* ---- values with a class in front ---- */
 
 /* "CLASS=" or "CLASS:" in front of *text, moved past it; -1: there is none; -2: an unknown one. */
@@ -21,8 +19,8 @@ static int take_class(const char **text, char mark) {
     const char *end = strchr(*text, mark);
     if (!end) return -1;
     for (int i = 0; i < REQUEST_N_CLASSES; i++) {
-        if (strlen(class_names[i]) != (size_t)(end - *text) || strncmp(class_names[i], *text, strlen(class_names[i])))
-            continue;
+        const char *name = message_class_name((enum request_class)i);
+        if (strlen(name) != (size_t)(end - *text) || strncmp(name, *text, strlen(name)) != 0) continue;
         *text = end + 1;
         return i;
     }

@@ -110,12 +110,11 @@ static void print_pace(const struct serve_facts *facts) {
 }
 
 static void print_classes(const struct serve_config *config) {
-    static const char *const names[REQUEST_N_CLASSES] = {"interactive", "batch"};
     for (int i = 0; i < REQUEST_N_CLASSES; i++) {
         const struct serve_class *class_ = &config->classes[i];
         if (!class_->max_prompt_tokens && !class_->max_queued && !class_->slo_ns[SLO_TTFT] && !class_->slo_ns[SLO_ITL])
             continue;
-        printf("class    %s:", names[i]);
+        printf("class    %s:", message_class_name((enum request_class)i));
         if (class_->max_prompt_tokens) printf(" prompts up to %d tokens;", class_->max_prompt_tokens);
         if (class_->max_queued) printf(" %d wait at most;", class_->max_queued);
         if (class_->slo_ns[SLO_TTFT]) printf(" first token within %.4g s;", (double)class_->slo_ns[SLO_TTFT] / 1e9);
@@ -149,7 +148,6 @@ void serve_report_print(const struct serve_facts *facts) {
 /* ---- warnings ---- */
 
 static void warn_slo(const struct serve_facts *facts, enum request_class class_, const struct pace *pace) {
-    static const char *const names[REQUEST_N_CLASSES] = {"interactive", "batch"};
     const struct serve_class *slo = &facts->config->classes[class_];
     int longest = facts->model->options.max_context - 1;
     if (slo->max_prompt_tokens && slo->max_prompt_tokens < longest) longest = slo->max_prompt_tokens;
@@ -157,10 +155,10 @@ static void warn_slo(const struct serve_facts *facts, enum request_class class_,
     if (slo->slo_ns[SLO_TTFT] && ttft_ns > slo->slo_ns[SLO_TTFT])
         log_line(LOG_WARN,
                  "--slo %s:ttft=%.4gs cannot be met for the longest prompts: %d tokens take %.4g s on an idle machine",
-                 names[class_], (double)slo->slo_ns[SLO_TTFT] / 1e9, longest, (double)ttft_ns / 1e9);
+                 message_class_name(class_), (double)slo->slo_ns[SLO_TTFT] / 1e9, longest, (double)ttft_ns / 1e9);
     if (slo->slo_ns[SLO_ITL] && pace->beside_ns > slo->slo_ns[SLO_ITL])
         log_line(LOG_WARN, "--slo %s:itl=%.4gms cannot be met: a step beside one answer may take %.4g ms",
-                 names[class_], (double)slo->slo_ns[SLO_ITL] / 1e6, (double)pace->beside_ns / 1e6);
+                 message_class_name(class_), (double)slo->slo_ns[SLO_ITL] / 1e6, (double)pace->beside_ns / 1e6);
 }
 
 void serve_report_warn(const struct serve_facts *facts) {

@@ -30,6 +30,10 @@ enum finish_reason {
 /* In the order of enum terms_class. */
 enum request_class { REQUEST_INTERACTIVE, REQUEST_BATCH, REQUEST_N_CLASSES };
 
+static inline const char *message_class_name(enum request_class class_) {
+    return class_ == REQUEST_BATCH ? "batch" : "interactive";
+}
+
 enum request_pooling { POOLING_NONE, POOLING_MEAN, POOLING_LAST };
 
 /* Which ids may come next: the seam for grammars. Called on the engine's thread between forward and sampling. */

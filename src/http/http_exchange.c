@@ -1,14 +1,13 @@
 #include "http/http_exchange.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "http/http_exchange_impl.h"
+#include "http/http_server.h"
 
 /* ---- life ---- */
 
@@ -161,12 +160,7 @@ const char *http_exchange_body(const struct http_exchange *exchange, size_t *out
 }
 
 int http_exchange_local_port(const struct http_exchange *exchange) {
-    struct sockaddr_storage address = {0};
-    socklen_t n_bytes = sizeof address;
-    int fd = bufferevent_getfd(evhttp_connection_get_bufferevent(exchange->connection));
-    if (getsockname(fd, (struct sockaddr *)&address, &n_bytes) != 0) return 0;
-    if (address.ss_family == AF_INET) return ntohs(((struct sockaddr_in *)&address)->sin_port);
-    return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port) : 0;
+    return http_server_port_of(bufferevent_getfd(evhttp_connection_get_bufferevent(exchange->connection)));
 }
 
 int64_t http_exchange_received_ns(const struct http_exchange *exchange) {

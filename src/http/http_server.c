@@ -67,7 +67,7 @@ static void pause_listeners(struct http_server *server, bool is_full) {
     }
 }
 
-static int port_of(int fd) {
+int http_server_port_of(int fd) {
     struct sockaddr_storage address;
     socklen_t n_bytes = sizeof address;
     char port[16];
@@ -93,7 +93,7 @@ static int count_connections(const struct http_server *server) {
         struct sockaddr_storage peer;
         socklen_t n_bytes = sizeof peer;
         if (!is_number || getpeername(fd, (struct sockaddr *)&peer, &n_bytes) != 0) continue;
-        int port = port_of(fd);
+        int port = http_server_port_of(fd);
         for (int i = 0; port && i < server->n_listeners; i++)
             if (server->ports[i] == port) {
                 n++;
@@ -288,7 +288,7 @@ static enum status add_listener(struct http_server *server, int fd, struct statu
     struct evhttp_bound_socket *bound = evhttp_accept_socket_with_handle(server->http, fd);
     if (!bound) return status_fail(note, STATUS_NOMEM, "no memory for a listener");
     evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(bound), on_accept_error);
-    server->ports[server->n_listeners] = port_of(fd);
+    server->ports[server->n_listeners] = http_server_port_of(fd);
     server->listeners[server->n_listeners++] = bound;
     return STATUS_OK;
 }
@@ -317,7 +317,7 @@ enum status http_server_listen(struct http_server *server, const char *host, int
     int fd = open_socket(addresses);
     freeaddrinfo(addresses);
     if (fd < 0) return status_fail(note, STATUS_IO, "cannot listen on %s port %d: %s", host, port, strerror(errno));
-    if (out_port) *out_port = port_of(fd);
+    if (out_port) *out_port = http_server_port_of(fd);
     enum status status = add_listener(server, fd, note);
     if (status) close(fd);
     return status;

@@ -42,6 +42,9 @@ WARN_UNUSED enum status http_server_listen(struct http_server *server, const cha
 /* A socket that listens already (given by a service manager); taken over. */
 WARN_UNUSED enum status http_server_listen_fd(struct http_server *server, int fd, struct status_note *note);
 
+/* The TCP port that a socket has on this side; 0: none. */
+int http_server_port_of(int fd);
+
 /* No new connections from here on; those open go on. */
 void http_server_stop_listening(struct http_server *server);
 

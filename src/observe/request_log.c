@@ -4,12 +4,10 @@
 
 #include "observe/phase_json.h"
 
-static const char *const class_names[REQUEST_N_CLASSES] = {"interactive", "batch"};
-
 static void write_request(struct json_write *json, const struct request_record *record) {
     const struct request *request = record->request;
     const struct phase_stats *stats = &request->stats;
-    json_write_field_text(json, "class", class_names[request->class_]);
+    json_write_field_text(json, "class", message_class_name(request->class_));
     json_write_field_text(json, "finish_reason", request_metrics_end_name(record->end));
     json_write_field_int(json, "prompt_tokens", request->n_prompt);
     json_write_field_int(json, "cached_tokens", stats->n_cached_tokens);
@@ -37,8 +35,8 @@ static enum status write_text(const struct request_log_line *line, struct str *o
         int64_t received_ns = stats->received_ns ? stats->received_ns : stats->submitted_ns;
         status =
             str_append_fmt(out, " %s %s prompt=%d cached=%d output=%d ttft_ms=%.1f total_ms=%.1f",
-                           class_names[request->class_], request_metrics_end_name(line->record->end), request->n_prompt,
-                           stats->n_cached_tokens, line->record->n_completion,
+                           message_class_name(request->class_), request_metrics_end_name(line->record->end),
+                           request->n_prompt, stats->n_cached_tokens, line->record->n_completion,
                            ms_between(received_ns, stats->first_token_ns), ms_between(received_ns, stats->finished_ns));
     }
     return status ? status : str_append(out, "\n", 1);

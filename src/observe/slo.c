@@ -6,7 +6,6 @@
 
 #define FAMILY "kvick_slo_requests_total"
 
-static const char *const class_names[REQUEST_N_CLASSES] = {"interactive", "batch"};
 static const char *const kind_names[SLO_N_KINDS] = {"ttft", "itl"};
 
 static void count(struct slo *slo, enum request_class class_, enum slo_kind kind, int64_t measured_ns) {
@@ -32,9 +31,17 @@ static enum status write_one(const struct slo *slo, const char *model_name, int 
     char target[32];
     struct prom_text one;
     snprintf(target, sizeof target, "%.9g", (double)slo->target_ns[class_][kind] / 1e9);
-    const char *const labels[] = {
-        "model_name", model_name,       "engine",         "0",    "class", class_names[class_],
-        "slo",        kind_names[kind], "target_seconds", target, NULL};
+    const char *const labels[] = {"model_name",
+                                  model_name,
+                                  "engine",
+                                  "0",
+                                  "class",
+                                  message_class_name((enum request_class)class_),
+                                  "slo",
+                                  kind_names[kind],
+                                  "target_seconds",
+                                  target,
+                                  NULL};
     prom_text_init(&one, out, labels);
     one.family = FAMILY;
     if (is_first)
