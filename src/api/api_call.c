@@ -8,6 +8,8 @@
 #include "api/api_promise.h"
 #include "api/api_request.h"
 #include "api/api_response.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -21,18 +23,24 @@
 
 /* ---- life ---- */
 
+void api_call_reset_prompt(struct api_prompt *prompt) {
+    struct request *request = prompt->request;
+    if (request) {
+        mem_free(request->logprobs);
+        mem_free(request->embedding);
+    }
+    engine_client_free(&prompt->request);
+    grammar_destroy(&prompt->grammar);
+    mem_free(prompt->ids);
+    mem_free(prompt->own_text);
+    prompt->ids = NULL;
+    prompt->own_text = NULL;
+}
+
 void api_call_free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices) {
     for (int i = 0; prompts && i < n_prompts; i++) {
-        struct request *request = prompts[i].request;
-        if (request) {
-            mem_free(request->logprobs);
-            mem_free(request->embedding);
-        }
-        engine_client_free(&prompts[i].request);
-        grammar_destroy(&prompts[i].grammar);
+        api_call_reset_prompt(&prompts[i]);
         api_choice_deinit_all(&prompts[i], n_choices);
-        mem_free(prompts[i].ids);
-        mem_free(prompts[i].own_text);
     }
     mem_free(prompts);
 }
@@ -45,6 +53,10 @@ void api_call_close(struct api_call *call) {
     else
         api->calls = call->next;
     api->n_calls--;
+    pre_hook_drop(call);
+    app_cache_drop(call);
+    mem_free(call->question);
+    if (call->record.max_bytes) str_deinit(&call->record);
     api_call_free_prompts(call->prompts, call->n_prompts, call->params.n);
     api_params_deinit(&call->params);
     json_decref(call->json);
@@ -70,6 +82,10 @@ static void on_gone(void *owner) {
     call->exchange = NULL;
     call->was_left = true;
     api_call_cancel(call);
+    if (!call->ask && !call->look) return;
+    pre_hook_drop(call); /* nobody else will tell of it */
+    app_cache_drop(call);
+    api_call_on_failure(call, -1);
 }
 
 /* What the headers tell. */
@@ -106,7 +122,8 @@ static struct api_call *make(const struct api_origin *origin, const struct api_r
                               .kind = response->kind,
                               .key_idx = origin->key_idx,
                               .created_s = (int64_t)time(NULL),
-                              .received_ns = origin->received_ns};
+                              .received_ns = origin->received_ns,
+                              .read_ns = origin->read_ns ? origin->read_ns : origin->received_ns};
     atomic_init(&call->is_gone, false);
     bool has_memory = true;
     for (int i = 0; i < call->n_prompts; i++) {
@@ -241,9 +258,10 @@ static void fail_memory(struct api_call *call) {
 }
 
 static void send_events(struct api_call *call, enum status status, struct str *data) {
-    if (!status && call->exchange)
+    if (!status && call->exchange) {
         http_exchange_send(call->exchange, data->ptr, data->n_bytes);
-    else if (status)
+        app_cache_record(call, data->ptr, data->n_bytes);
+    } else if (status)
         fail_memory(call);
     str_deinit(data);
 }
@@ -298,9 +316,25 @@ static void finish_stream(struct api_call *call) {
     send_events(call, call->response->write_last(call, &data), &data);
     if (!call->exchange) return;
     struct http_exchange *exchange = call->exchange;
+    app_cache_keep(call);
     end_exchange(call);
     call->http_code = 200;
     http_exchange_end(exchange);
+}
+
+void api_call_reply_stored(struct api_call *call, const char *bytes, size_t n_bytes) {
+    struct http_exchange *exchange = call->exchange;
+    http_exchange_set_header(exchange, "X-Request-Id", call->id);
+    end_exchange(call);
+    call->http_code = 200;
+    if (call->params.is_stream) {
+        sse_start(exchange);
+        http_exchange_send(exchange, bytes, n_bytes);
+        http_exchange_end(exchange);
+    } else {
+        http_exchange_reply(exchange, 200, "application/json", bytes, n_bytes);
+    }
+    api_call_on_failure(call, -1); /* none of it reaches the engine */
 }
 
 static void finish_whole(struct api_call *call) {
@@ -314,6 +348,8 @@ static void finish_whole(struct api_call *call) {
     } else {
         http_exchange_set_header(exchange, "X-Request-Id", call->id);
         if (!call->is_estimate) api_promise_set_headers(call);
+        app_cache_record(call, body.ptr, body.n_bytes);
+        app_cache_keep(call);
         end_exchange(call);
         call->http_code = 200;
         http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);

@@ -76,6 +76,7 @@ struct api_origin {
     const char *path;
     int key_idx; /* -1: no key */
     int64_t received_ns;
+    int64_t read_ns; /* its last byte; 0: nobody sent it */
 };
 
 struct api_call {
@@ -99,7 +100,17 @@ struct api_call {
     int key_idx;
     char id[API_MAX_ID_BYTES];
     int64_t created_s;
-    int64_t received_ns, parsed_ns;
+    int64_t received_ns, read_ns, parsed_ns;
+    int64_t ready_ns; /* its prompts had ids, and it stopped at the gate; 0: it did not */
+    /* At the gate (api_gate). */
+    bool is_cleared;       /* the guardrail need not be asked again */
+    char *question;        /* mem; what it is asked; NULL: nothing */
+    size_t n_question;
+    struct http_ask *ask;        /* while it is asked */
+    struct app_redis_get *look;  /* while the app cache is */
+    bool is_recorded;            /* the answer will be kept */
+    struct str record;           /* of it */
+    uint8_t cache_key[HASH_SHA256_BYTES];
     int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
     bool is_estimate;    /* it is only asked when the first token would come */
 };
@@ -124,6 +135,12 @@ void api_call_cancel(struct api_call *call);
 
 /* Frees it; nothing of it may run any more. */
 void api_call_close(struct api_call *call);
+
+/* The answer is a stored one, a stream's events or a whole body; the call ends. */
+void api_call_reply_stored(struct api_call *call, const char *bytes, size_t n_bytes);
+
+/* What was made of the prompt's text is freed: it will have another. */
+void api_call_reset_prompt(struct api_prompt *prompt);
 
 /* prompts: [n_prompts] of a call, or of a request that became none; mem. NULL is nothing. */
 void api_call_free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices);

@@ -54,8 +54,11 @@ void api_request_handle(struct api_server *api, struct http_exchange *exchange, 
     struct api_origin origin = {.exchange = exchange,
                                 .path = http_exchange_path(exchange),
                                 .key_idx = api_auth_key_of(&api->auth, exchange),
-                                .received_ns = http_exchange_received_ns(exchange)};
-    if (!api_request_start(api, &origin, ask, body, n_bytes, &fault))
+                                .received_ns = http_exchange_received_ns(exchange),
+                                .read_ns = http_exchange_read_ns(exchange)};
+    if (api_request_start(api, &origin, ask, body, n_bytes, &fault))
+        http_exchange_drop_body(exchange); /* what is needed of it is copied */
+    else
         api_fault_reply(&fault, ask->response->shape, exchange);
 }
 

@@ -5,7 +5,10 @@
 #include <time.h>
 
 #include "api/api_call.h"
+#include "api/api_gate.h"
 #include "api/api_routes.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -27,6 +30,12 @@ void api_server_deinit(struct api_server *api) {
 }
 
 void api_server_close(struct api_server *api) {
+    for (struct api_call *call = api->calls; call; call = call->next) {
+        pre_hook_drop(call);
+        app_cache_drop(call);
+    }
+    pre_hook_destroy(&api->hook);
+    app_cache_destroy(&api->cache);
     if (!api->worker) return;
     tokenize_worker_stop(api->worker);
     mem_free(api->worker);
@@ -57,7 +66,11 @@ bool api_server_check_model(const struct api_server *api, const struct api_param
 static void take_failures(struct api_server *api) {
     struct tokenize_failure failure;
     do {
-        while (ring_pop(&api->worker->failures, &failure)) api_call_on_failure(failure.call, failure.prompt_idx);
+        while (ring_pop(&api->worker->failures, &failure))
+            if (failure.prompt_idx == TOKENIZE_READY)
+                api_gate_enter(failure.call);
+            else
+                api_call_on_failure(failure.call, failure.prompt_idx);
     } while (!ring_arm(&api->worker->failures));
 }
 
@@ -87,6 +100,7 @@ static void on_tick(void *owner) {
         next = call->next;
         api_call_tick(call);
     }
+    if (api->cache) app_cache_tick(api->cache);
     if (api->state != API_DRAINING) return;
     if (api->n_calls == 0 && http_server_n_exchanges(api->http) == 0) {
         http_server_stop(api->http);

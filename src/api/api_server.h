@@ -17,6 +17,8 @@
 
 struct api_call;
 struct api_params;
+struct app_cache;
+struct pre_hook;
 
 enum api_state { API_LOADING, API_SERVING, API_DRAINING };
 
@@ -43,6 +45,8 @@ struct api_server {
     struct answer_rules answer_rules;          /* how the model says what is no text */
     struct api_auth auth;
     struct tokenize_worker *worker;
+    struct pre_hook *hook;   /* NULL: none; the server's own */
+    struct app_cache *cache; /* likewise */
     struct grammar_vocab *grammar_vocab; /* the worker's; NULL until a request demands a form */
     enum api_state state;
     int64_t drain_deadline_ns;

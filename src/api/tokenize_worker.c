@@ -4,7 +4,9 @@
 #include <time.h>
 
 #include "api/api_call.h"
+#include "api/api_gate.h"
 #include "api/grammar_request.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "chat/chat_prompt.h"
@@ -155,7 +157,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
 static void add_spans(const struct api_call *call, struct api_prompt *prompt, int64_t begin_ns, int64_t rendered_ns) {
     struct phase_stats *stats = &prompt->request->stats;
     stats->received_ns = call->received_ns;
-    phase_stats_add(stats, PHASE_PREPROCESS, call->received_ns, call->parsed_ns);
+    phase_stats_add(stats, PHASE_READ, call->received_ns, call->read_ns);
+    phase_stats_add(stats, PHASE_PREPROCESS, call->read_ns, call->parsed_ns);
     phase_stats_add(stats, PHASE_TEXT_QUEUE, call->parsed_ns, begin_ns);
     if (rendered_ns) phase_stats_add(stats, PHASE_TEMPLATE, begin_ns, rendered_ns);
     prompt->tokenize_begin_ns = rendered_ns ? rendered_ns : begin_ns;
@@ -184,22 +187,35 @@ static bool encode_all(struct api_call *call) {
     return true;
 }
 
-/* Nothing of a call runs unless all of it can be asked. */
-static void take_call(struct tokenize_worker *worker, struct api_call *call) {
-    if (!encode_all(call)) {
-        report(worker, call, -1);
-        return;
-    }
+void tokenize_worker_submit(struct tokenize_worker *worker, struct api_call *call) {
     int n_prompts = call->n_prompts;
     for (int i = 0; i < n_prompts; i++) {
         struct api_prompt *prompt = &call->prompts[i];
-        phase_stats_add(&prompt->request->stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, clock_now_ns());
+        struct phase_stats *stats = &prompt->request->stats;
+        int64_t now_ns = clock_now_ns();
+        phase_stats_add(stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, call->ready_ns ? call->ready_ns : now_ns);
+        if (call->ready_ns) phase_stats_add(stats, PHASE_PREPROCESS, call->ready_ns, now_ns); /* at the gate */
         /* Once the last prompt is submitted the call may be gone. */
         prompt->before = prompt->request->stats;
         enum status status = call->is_estimate ? engine_client_ask(worker->api->engine, prompt->request)
                                                : engine_client_submit(worker->api->engine, prompt->request);
         if (status) report(worker, call, i);
     }
+}
+
+/* Nothing of a call runs unless all of it can be asked. */
+static void take_call(struct tokenize_worker *worker, struct api_call *call) {
+    if (!encode_all(call)) {
+        report(worker, call, TOKENIZE_FAILED);
+        return;
+    }
+    if (!api_gate_wants(call)) {
+        tokenize_worker_submit(worker, call);
+        return;
+    }
+    if (call->api->hook && !call->is_cleared) call->question = pre_hook_question(call, &call->n_question);
+    call->ready_ns = clock_now_ns();
+    report(worker, call, TOKENIZE_READY);
 }
 
 static void worker_main(void *arg) {

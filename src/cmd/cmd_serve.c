@@ -3,21 +3,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/api_server.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "base/log.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_chat.h"
 #include "cmd/cmd_engine.h"
+#include "weights/gguf_digest.h"
 
-#define MAX_CONNECTIONS 1024
-#define MAX_BODY_BYTES ((size_t)16 << 20)
-#define MAX_BODIES_BYTES ((size_t)256 << 20)
+#define MAX_BODIES 16 /* of the longest kind, at a time */
 #define MAX_UNREAD_BYTES ((size_t)8 << 20)
 #define IDLE_MS 60000
-#define HEAD_MS 10000
-#define BODY_MS 30000
 #define WRITE_MS 60000
 #define TYPICAL_POS 512 /* of an answer's token */
 #define FULL_SESSIONS 4 /* that many requests of the longest kind fit beside each other */
@@ -33,6 +31,7 @@ struct serve {
     const char *model_names[OPTIONS_MAX_LIST];
     char default_name[CMD_MODEL_MAX_PATH_BYTES];
     int port;
+    uint8_t identity[HASH_SHA256_BYTES]; /* of answers, see identify_answers */
     struct thread loader;
     bool is_loading; /* the loader is to be joined */
     struct ring is_loaded;
@@ -92,13 +91,13 @@ static void on_reload(void *owner) {
 
 static enum status open_http(struct serve *serve, struct status_note *note) {
     const struct options *options = serve->options;
-    struct http_limits limits = {.max_connections = MAX_CONNECTIONS,
-                                 .max_body_bytes = MAX_BODY_BYTES,
-                                 .max_bodies_bytes = MAX_BODIES_BYTES,
+    struct http_limits limits = {.max_connections = (int)options->max_connections,
+                                 .max_body_bytes = (size_t)options->max_body_bytes,
+                                 .max_bodies_bytes = (size_t)options->max_body_bytes * MAX_BODIES,
                                  .max_unread_bytes = MAX_UNREAD_BYTES,
                                  .idle_ms = IDLE_MS,
-                                 .head_ms = HEAD_MS,
-                                 .body_ms = BODY_MS,
+                                 .head_ms = (int)options->header_timeout * 1000,
+                                 .body_ms = (int)options->header_timeout * 3000,
                                  .write_ms = WRITE_MS};
     struct http_handlers handlers = api_server_handlers(&serve->api);
     struct http_tls tls = {options->ssl_certfile, options->ssl_keyfile};
@@ -112,6 +111,37 @@ static enum status open_http(struct serve *serve, struct status_note *note) {
     return status;
 }
 
+/* What a request meets in front of the engine. */
+static enum status open_front(struct serve *serve, struct status_note *note) {
+    const struct options *options = serve->options;
+    struct pre_hook_options hook = {.address = options->pre_hook,
+                                    .timeout_ms = (int)options->pre_hook_timeout,
+                                    .lets_pass = options->pre_hook_fail && strcmp(options->pre_hook_fail, "open") == 0,
+                                    .max_asks = serve->api.options.max_calls};
+    struct app_cache_options cache = {.address = options->app_cache,
+                                      .ttl_s = (int)options->app_cache_ttl,
+                                      .max_calls = serve->api.options.max_calls};
+    enum status status = STATUS_OK;
+    if (hook.address && (status = pre_hook_create(&serve->api.hook, serve->http, &hook, note)) != STATUS_OK)
+        status_note_prefix(note, "--pre-hook");
+    if (!status && cache.address &&
+        (status = app_cache_create(&serve->api.cache, serve->http, &cache, note)) != STATUS_OK)
+        status_note_prefix(note, "--app-cache");
+    return status;
+}
+
+/* All that answers depend on beside the request: the model's file, how it is computed, how much fits. */
+static void identify_answers(struct serve *serve) {
+    const struct options *options = serve->options;
+    uint8_t digest[HASH_SHA256_BYTES];
+    char numerics[200];
+    gguf_digest(serve->model.gguf, digest);
+    int n = snprintf(numerics, sizeof numerics, "%s %s %s %s %d", KVICK_VERSION, options->kv_cache_dtype,
+                     options->activations, options->isa ? options->isa : "",
+                     engine_max_context(serve->model.engine));
+    hash_sha256(digest, sizeof digest, numerics, (size_t)n, serve->identity);
+}
+
 /* On a thread of its own, so that /health answers meanwhile. */
 static void load_main(void *owner) {
     struct serve *serve = owner;
@@ -122,6 +152,7 @@ static void load_main(void *owner) {
     if (!status && cmd_chat_template(serve->model.gguf, &serve->chat_template, &serve->chat_note))
         serve->chat_template = NULL;
     if (!status) status = cmd_engine_await(&serve->model, &serve->note);
+    if (!status && serve->options->app_cache) identify_answers(serve);
     serve->status = status;
     if (ring_push(&serve->is_loaded, &done)) BUG("cannot say that the model is loaded");
 }
@@ -144,10 +175,12 @@ static void on_loaded(void *owner) {
     if (!serve->status)
         serve->status = api_server_open(&serve->api, serve->model.engine, serve->tokenizer, serve->chat_template,
                                         serve->chat_note.text, rules_of(serve->model.gguf), &serve->note);
-    if (serve->status)
+    if (serve->status) {
         http_server_stop(serve->http);
-    else
-        say_ready(serve);
+        return;
+    }
+    if (serve->api.cache) app_cache_set_identity(serve->api.cache, serve->identity);
+    say_ready(serve);
 }
 
 static enum status start_loading(struct serve *serve, struct status_note *note) {
@@ -235,12 +268,39 @@ static void close_all(struct serve *serve) {
     ring_deinit(&serve->is_loaded);
 }
 
+/* A guardrail that fails is no matter for a default: both ways hurt somebody. */
+static bool check_front(const struct options *options, struct status_note *note) {
+    const char *fail = options->pre_hook_fail;
+    if (options->pre_hook && !fail)
+        status_fail(note, STATUS_INVALID, "--pre-hook needs --pre-hook-fail open (then requests pass) or closed");
+    else if (fail && !options->pre_hook)
+        status_fail(note, STATUS_INVALID, "--pre-hook-fail needs --pre-hook");
+    else if (fail && strcmp(fail, "open") != 0 && strcmp(fail, "closed") != 0)
+        status_fail(note, STATUS_INVALID, "--pre-hook-fail: '%.40s' is neither open nor closed", fail);
+    else if (options->pre_hook_timeout < 1 || options->pre_hook_timeout > 600000)
+        status_fail(note, STATUS_INVALID, "--pre-hook-timeout: %ld is not within 1..600000", options->pre_hook_timeout);
+    else if (options->app_cache_ttl < 1 || options->app_cache_ttl > 31536000)
+        status_fail(note, STATUS_INVALID, "--app-cache-ttl: %ld is not within 1..31536000", options->app_cache_ttl);
+    else
+        return true;
+    return false;
+}
+
 static int check_usage(const struct options *options, struct status_note *note) {
     if (cmd_engine_check(options, note)) return 1;
     if (options->port < 0 || options->port > 65535)
         status_fail(note, STATUS_INVALID, "--port: %ld is not within 0..65535", options->port);
     else if (options->max_num_seqs < 1 || options->max_num_seqs > 4096)
         status_fail(note, STATUS_INVALID, "--max-num-seqs: %ld is not within 1..4096", options->max_num_seqs);
+    else if (options->max_connections < 1 || options->max_connections > 1000000)
+        status_fail(note, STATUS_INVALID, "--max-connections: %ld is not within 1..1000000", options->max_connections);
+    else if (options->max_body_bytes < 1024 || options->max_body_bytes > INT64_C(1) << 30)
+        status_fail(note, STATUS_INVALID, "--max-body-bytes: %ld is not within 1024..%lld", options->max_body_bytes,
+                    1LL << 30);
+    else if (options->header_timeout < 1 || options->header_timeout > 3600)
+        status_fail(note, STATUS_INVALID, "--header-timeout: %ld is not within 1..3600", options->header_timeout);
+    else if (!check_front(options, note))
+        return 1;
     else if (!options->ssl_certfile != !options->ssl_keyfile)
         status_fail(note, STATUS_INVALID, "--ssl-certfile and --ssl-keyfile belong together");
     else if (options->shutdown_timeout < 0 || options->shutdown_timeout > 86400)
@@ -263,6 +323,7 @@ int cmd_serve(const struct options *options, int n_words, const char **words) {
     if (status) return cmd_fail(NULL, status, &note);
     status = open_api(&serve, &note);
     if (!status) status = open_http(&serve, &note);
+    if (!status) status = open_front(&serve, &note);
     if (!status) status = start_loading(&serve, &note);
     if (!status) {
         http_server_run(serve.http);

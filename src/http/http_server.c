@@ -304,6 +304,10 @@ enum status http_server_on_signal(struct http_server *server, int signal_number,
     return add_watch(server, signal_number, EV_SIGNAL, NULL, call, owner);
 }
 
+struct event_base *http_server_loop(struct http_server *server) {
+    return server->base;
+}
+
 int http_server_n_connections(const struct http_server *server) {
     return server->n_connections;
 }

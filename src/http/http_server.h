@@ -81,6 +81,10 @@ WARN_UNUSED enum status http_server_every(struct http_server *server, int interv
 WARN_UNUSED enum status http_server_on_signal(struct http_server *server, int signal_number, http_wake_fn *call,
                                               void *owner);
 
+/* The loop itself, for a client library with an adapter to it. */
+struct event_base;
+struct event_base *http_server_loop(struct http_server *server);
+
 int http_server_n_connections(const struct http_server *server);
 int http_server_n_exchanges(const struct http_server *server);
 
