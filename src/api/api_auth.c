@@ -143,3 +143,10 @@ void api_auth_use(struct api_auth *auth, int key_idx, int n_tokens, int64_t pref
     api_rate_use(&auth->slots[key_idx].tokens, n_tokens, now_ns);
     api_rate_use(&auth->slots[key_idx].prefill_ms, (double)prefill_ns / 1e6, now_ns);
 }
+
+int api_auth_key_of(const struct api_auth *auth, const struct http_exchange *exchange) {
+    struct api_fault ignored;
+    int key_idx;
+    bool is_known = api_auth_check(auth, exchange, &key_idx, &ignored);
+    return is_known ? key_idx : -1;
+}

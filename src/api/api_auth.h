@@ -38,6 +38,9 @@ WARN_UNUSED enum status api_auth_set(struct api_auth *auth, const struct api_key
 WARN_UNUSED bool api_auth_check(const struct api_auth *auth, const struct http_exchange *exchange, int *out_key_idx,
                                 struct api_fault *fault);
 
+/* Which key a request that was let in has; -1 without keys. */
+int api_auth_key_of(const struct api_auth *auth, const struct http_exchange *exchange);
+
 /* -1: what everybody may where no key is needed. */
 struct api_key_terms api_auth_terms(const struct api_auth *auth, int key_idx);
 bool api_auth_is_admin(const struct api_auth *auth, int key_idx);

@@ -6,7 +6,10 @@
 
 #include "api/api_choice.h"
 #include "api/api_promise.h"
+#include "api/api_request.h"
 #include "api/api_response.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -20,18 +23,24 @@
 
 /* ---- life ---- */
 
-static void free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices) {
-    for (int i = 0; i < n_prompts; i++) {
-        struct request *request = prompts[i].request;
-        if (request) {
-            mem_free(request->logprobs);
-            mem_free(request->embedding);
-        }
-        engine_client_free(&prompts[i].request);
-        grammar_destroy(&prompts[i].grammar);
+void api_call_reset_prompt(struct api_prompt *prompt) {
+    struct request *request = prompt->request;
+    if (request) {
+        mem_free(request->logprobs);
+        mem_free(request->embedding);
+    }
+    engine_client_free(&prompt->request);
+    grammar_destroy(&prompt->grammar);
+    mem_free(prompt->ids);
+    mem_free(prompt->own_text);
+    prompt->ids = NULL;
+    prompt->own_text = NULL;
+}
+
+void api_call_free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices) {
+    for (int i = 0; prompts && i < n_prompts; i++) {
+        api_call_reset_prompt(&prompts[i]);
         api_choice_deinit_all(&prompts[i], n_choices);
-        mem_free(prompts[i].ids);
-        mem_free(prompts[i].own_text);
     }
     mem_free(prompts);
 }
@@ -44,7 +53,11 @@ void api_call_close(struct api_call *call) {
     else
         api->calls = call->next;
     api->n_calls--;
-    free_prompts(call->prompts, call->n_prompts, call->params.n);
+    pre_hook_drop(call);
+    app_cache_drop(call);
+    mem_free(call->question);
+    if (call->record.max_bytes) str_deinit(&call->record);
+    api_call_free_prompts(call->prompts, call->n_prompts, call->params.n);
     api_params_deinit(&call->params);
     json_decref(call->json);
     mem_free(call);
@@ -52,7 +65,7 @@ void api_call_close(struct api_call *call) {
 
 /* The client's own id if it gave a sound one. */
 static void set_id(struct api_call *call) {
-    const char *given = http_exchange_header(call->exchange, "x-request-id");
+    const char *given = call->exchange ? http_exchange_header(call->exchange, "x-request-id") : NULL;
     size_t n = given ? strlen(given) : 0;
     bool is_sound = n >= 1 && n <= 128;
     for (size_t i = 0; is_sound && i < n; i++)
@@ -69,62 +82,83 @@ static void on_gone(void *owner) {
     call->exchange = NULL;
     call->was_left = true;
     api_call_cancel(call);
+    if (!call->ask && !call->look) return;
+    pre_hook_drop(call); /* nobody else will tell of it */
+    app_cache_drop(call);
+    api_call_on_failure(call, -1);
 }
 
-struct api_call *api_call_open(struct api_server *api, struct http_exchange *exchange, json_t *json,
-                               const struct api_params *params, struct api_prompt *prompts, int n_prompts,
-                               const struct api_response *response, struct api_fault *fault) {
-    int64_t deadline_ms;
-    bool is_sound = api_promise_read_deadline(exchange, &deadline_ms, fault);
-    struct api_call *call = is_sound && api->n_calls < api->options.max_calls ? mem_alloc(sizeof *call) : NULL;
-    bool has_memory = call != NULL;
-    if (call) {
-        *call = (struct api_call){.api = api,
-                                  .response = response,
-                                  .exchange = exchange,
-                                  .json = json,
-                                  .params = *params,
-                                  .prompts = prompts,
-                                  .n_prompts = n_prompts,
-                                  .kind = response->kind,
-                                  .key_idx = -1};
-        atomic_init(&call->is_gone, false);
-        for (int i = 0; i < n_prompts; i++) {
-            prompts[i].call = call;
-            has_memory = has_memory && api_choice_init_all(call, &prompts[i]);
-        }
-    }
-    if (!has_memory) {
-        if (is_sound && api->n_calls >= api->options.max_calls) {
-            api_fault_set(fault, 429, "rate_limit_exceeded", NULL, "%d requests are open, which is the limit",
-                          api->options.max_calls);
-            fault->retry_after_s = 1;
-        } else if (is_sound) {
-            api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
-        }
-        struct api_params unused = *params;
-        free_prompts(prompts, n_prompts, params->n);
-        api_params_deinit(&unused);
-        json_decref(json);
-        mem_free(call);
-        return NULL;
-    }
-    if (!call->params.has_seed) call->params.sampling.seed = api_server_random(api);
-    call->created_s = (int64_t)time(NULL);
-    call->received_ns = http_exchange_received_ns(exchange);
-    call->deadline_ns = deadline_ms ? call->received_ns + deadline_ms * 1000000 : 0;
-    set_id(call);
+/* What the headers tell. */
+static void read_headers(struct api_call *call) {
+    const char *traceparent = http_exchange_header(call->exchange, "traceparent");
+    if (traceparent && utf8_valid_prefix(traceparent, strlen(traceparent)) == strlen(traceparent))
+        snprintf(call->traceparent, sizeof call->traceparent, "%s", strlen(traceparent) < 60 ? traceparent : "");
+    http_exchange_on_gone(call->exchange, on_gone, call);
+}
+
+static void enlist(struct api_server *api, struct api_call *call) {
     call->next = api->calls;
     if (api->calls) api->calls->prev = call;
     api->calls = call;
     api->n_calls++;
     api->n_requests++;
-    const char *traceparent = http_exchange_header(exchange, "traceparent");
-    snprintf(call->path, sizeof call->path, "%s", http_exchange_path(exchange));
+}
+
+/* What the request holds is copied and still its own. NULL: no memory. */
+static struct api_call *make(const struct api_origin *origin, const struct api_request *request,
+                             const struct api_response *response) {
+    struct api_call *call = mem_alloc(sizeof *call);
+    if (!call) return NULL;
+    *call = (struct api_call){.api = request->api,
+                              .response = response,
+                              .exchange = origin->exchange,
+                              .take = origin->take,
+                              .taker = origin->owner,
+                              .json = request->json,
+                              .params = request->params,
+                              .extras = request->extras,
+                              .prompts = request->prompts,
+                              .n_prompts = request->n_prompts,
+                              .kind = response->kind,
+                              .key_idx = origin->key_idx,
+                              .created_s = (int64_t)time(NULL),
+                              .received_ns = origin->received_ns,
+                              .read_ns = origin->read_ns ? origin->read_ns : origin->received_ns};
+    atomic_init(&call->is_gone, false);
+    bool has_memory = true;
+    for (int i = 0; i < call->n_prompts; i++) {
+        call->prompts[i].call = call;
+        has_memory = has_memory && api_choice_init_all(call, &call->prompts[i]);
+    }
+    if (has_memory) return call;
+    mem_free(call);
+    return NULL;
+}
+
+struct api_call *api_call_open(const struct api_origin *origin, struct api_request *request,
+                               const struct api_response *response, struct api_fault *fault) {
+    struct api_server *api = request->api;
+    int64_t deadline_ms = 0;
+    if (origin->exchange && !api_promise_read_deadline(origin->exchange, &deadline_ms, fault)) return NULL;
+    if (api->n_calls >= api->options.max_calls) {
+        api_fault_set(fault, 429, "rate_limit_exceeded", NULL, "%d requests are open, which is the limit",
+                      api->options.max_calls);
+        fault->retry_after_s = 1;
+        return NULL;
+    }
+    struct api_call *call = make(origin, request, response);
+    if (!call) {
+        api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
+        return NULL;
+    }
+    *request = (struct api_request){.api = api};
+    if (!call->params.has_seed) call->params.sampling.seed = api_server_random(api);
+    call->deadline_ns = deadline_ms ? call->received_ns + deadline_ms * 1000000 : 0;
+    snprintf(call->path, sizeof call->path, "%s", origin->path);
     call->is_estimate = strcmp(call->path, API_ESTIMATE_PATH) == 0;
-    if (traceparent && utf8_valid_prefix(traceparent, strlen(traceparent)) == strlen(traceparent))
-        snprintf(call->traceparent, sizeof call->traceparent, "%s", strlen(traceparent) < 60 ? traceparent : "");
-    http_exchange_on_gone(exchange, on_gone, call);
+    set_id(call);
+    enlist(api, call);
+    if (call->exchange) read_headers(call);
     return call;
 }
 
@@ -175,9 +209,14 @@ struct api_usage api_call_usage(const struct api_call *call) {
     struct api_usage usage = {0};
     for (int i = 0; i < call->n_prompts; i++) {
         const struct api_prompt *prompt = &call->prompts[i];
-        if (!prompt->request) continue;
+        if (!prompt->request || prompt->state == PROMPT_PENDING) continue;
+        struct phase_stats stats;
+        if (prompt->state == PROMPT_HOME)
+            stats = prompt->request->stats;
+        else
+            engine_client_look(prompt->request, &stats);
         usage.n_prompt += prompt->request->n_prompt;
-        usage.n_cached += prompt->request->stats.n_cached_tokens;
+        usage.n_cached += stats.n_cached_tokens;
         for (int c = 0; c < call->params.n; c++) {
             usage.n_completion += prompt->choices[c].n_tokens;
             usage.n_reasoning += prompt->choices[c].n_reasoning_tokens;
@@ -192,9 +231,30 @@ static void end_exchange(struct api_call *call) {
     call->exchange = NULL;
 }
 
+/* Somebody waits for an answer. */
+static bool is_heard(const struct api_call *call) {
+    return call->exchange || call->take;
+}
+
+static void hand_over(struct api_call *call, int http_code, const struct str *body) {
+    api_take_fn *take = call->take;
+    call->take = NULL;
+    call->http_code = http_code;
+    take(call->taker, call, body->ptr, body->n_bytes);
+}
+
+static void hand_over_fault(struct api_call *call) {
+    struct str body;
+    str_init(&body, MAX_EVENT_BYTES);
+    if (api_fault_write(&call->fault, call->response->shape, &body)) str_clear(&body);
+    hand_over(call, call->fault.http_code, &body);
+    str_deinit(&body);
+}
+
 static void reply_fault(struct api_call *call) {
     struct http_exchange *exchange = call->exchange;
     struct str body;
+    if (call->take) hand_over_fault(call);
     if (!exchange) return;
     end_exchange(call);
     call->http_code = http_exchange_is_started(exchange) ? 200 : call->fault.http_code;
@@ -218,9 +278,10 @@ static void fail_memory(struct api_call *call) {
 }
 
 static void send_events(struct api_call *call, enum status status, struct str *data) {
-    if (!status && call->exchange)
+    if (!status && call->exchange) {
         http_exchange_send(call->exchange, data->ptr, data->n_bytes);
-    else if (status)
+        app_cache_record(call, data->ptr, data->n_bytes);
+    } else if (status)
         fail_memory(call);
     str_deinit(data);
 }
@@ -236,7 +297,7 @@ static void send_first(struct api_prompt *prompt, int choice) {
     struct api_call *call = prompt->call;
     if (prompt->choices[choice].has_started || !call->exchange) return;
     prompt->choices[choice].has_started = true;
-    if (call->kind == API_COMPLETION && !call->has_echo) return;
+    if (call->kind == API_COMPLETION && !call->extras.has_echo) return;
     struct str data;
     str_init(&data, MAX_EVENT_BYTES);
     send_events(call, call->response->write_first(call, prompt, choice, &data), &data);
@@ -275,9 +336,25 @@ static void finish_stream(struct api_call *call) {
     send_events(call, call->response->write_last(call, &data), &data);
     if (!call->exchange) return;
     struct http_exchange *exchange = call->exchange;
+    app_cache_keep(call);
     end_exchange(call);
     call->http_code = 200;
     http_exchange_end(exchange);
+}
+
+void api_call_reply_stored(struct api_call *call, const char *bytes, size_t n_bytes) {
+    struct http_exchange *exchange = call->exchange;
+    http_exchange_set_header(exchange, "X-Request-Id", call->id);
+    end_exchange(call);
+    call->http_code = 200;
+    if (call->params.is_stream) {
+        sse_start(exchange);
+        http_exchange_send(exchange, bytes, n_bytes);
+        http_exchange_end(exchange);
+    } else {
+        http_exchange_reply(exchange, 200, "application/json", bytes, n_bytes);
+    }
+    api_call_on_failure(call, -1); /* none of it reaches the engine */
 }
 
 static void finish_whole(struct api_call *call) {
@@ -286,9 +363,13 @@ static void finish_whole(struct api_call *call) {
     str_init(&body, 2 * ANSWER_MAX_BYTES);
     if (call->is_estimate ? api_promise_write_estimate(call, &body) : call->response->write_whole(call, &body)) {
         fail_memory(call);
+    } else if (call->take) {
+        hand_over(call, 200, &body);
     } else {
         http_exchange_set_header(exchange, "X-Request-Id", call->id);
         if (!call->is_estimate) api_promise_set_headers(call);
+        app_cache_record(call, body.ptr, body.n_bytes);
+        app_cache_keep(call);
         end_exchange(call);
         call->http_code = 200;
         http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);
@@ -329,6 +410,7 @@ static void record_call(struct api_call *call) {
         struct request_record record = {prompt->request, end_of(prompt), 0, call->params.max_tokens};
         for (int c = 0; c < call->params.n; c++) record.n_completion += prompt->choices[c].n_tokens;
         bool was_run = prompt->request && prompt->request->stats.finished_ns;
+        api_history_add(&call->api->history, call, i, record.end, record.n_completion);
         if (was_run) {
             request_metrics_finish(&call->api->metrics, &record);
             api_auth_use(&call->api->auth, call->key_idx, record.n_completion,
@@ -343,11 +425,11 @@ static void come_home(struct api_prompt *prompt) {
     struct api_call *call = prompt->call;
     prompt->state = PROMPT_HOME;
     if (++call->n_home < call->n_prompts) return;
-    if (call->exchange && call->fault.http_code)
+    if (is_heard(call) && call->fault.http_code)
         reply_fault(call);
-    else if (call->exchange && call->params.is_stream && !call->is_estimate)
+    else if (is_heard(call) && call->params.is_stream && !call->is_estimate)
         finish_stream(call);
-    else if (call->exchange)
+    else if (is_heard(call))
         finish_whole(call);
     if (!call->is_estimate) record_call(call);
     api_call_close(call);
@@ -386,11 +468,20 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
         return;
     }
     send_piece(prompt, (int)event->choice, event->token_idx);
-    if (choice->stop.found < 0) return;
+    if (choice->stop.found < 0 && !choice->is_complete) return;
     end_choice(prompt, (int)event->choice, "stop");
     bool is_all_over = true;
     for (int i = 0; i < call->params.n; i++) is_all_over &= prompt->choices[i].is_over;
     if (is_all_over) cancel_prompt(prompt);
+}
+
+static void on_progress(struct api_prompt *prompt, const struct event *event) {
+    struct api_call *call = prompt->call;
+    struct str data;
+    send_first(prompt, 0);
+    if (!call->exchange || !http_exchange_is_started(call->exchange)) return;
+    str_init(&data, MAX_EVENT_BYTES);
+    send_events(call, call->response->write_progress(call, prompt, event, &data), &data);
 }
 
 static void on_choice_finished(struct api_prompt *prompt, const struct event *event) {
@@ -477,6 +568,7 @@ void api_call_on_event(const struct event *event) {
         api_call_cancel(call);
         come_home(prompt);
         return;
+    case EVENT_PROGRESS: on_progress(prompt, event); return;
     case EVENT_TOKEN:
         prompt->n_unacknowledged++;
         on_token(prompt, event);

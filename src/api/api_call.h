@@ -16,7 +16,6 @@
 
 #define API_MAX_PROMPTS 64
 #define API_ESTIMATE_PATH "/v1/estimate"
-#define API_MAX_ID_BYTES 160
 
 /* One answer while it grows. */
 struct api_choice {
@@ -25,8 +24,11 @@ struct api_choice {
     struct answer_parse parse;
     struct answer answer; /* what is certain; a stream keeps only what has not been sent */
     int n_reasoning_tokens;
-    int n_blocks, block; /* of a stream in Anthropic's form: those begun, and what the open one holds */
-    int n_tokens;        /* until its end */
+    int n_blocks, block;  /* of a stream of blocks: those begun, and what the open one holds (answer_blocks) */
+    int n_events;         /* of a stream that numbers them */
+    struct answer *whole; /* mem; what a stream has told, for forms that repeat it; else NULL */
+    bool is_complete;     /* no more is wanted */
+    int n_tokens;         /* until its end */
     bool is_over;
     const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool has_started;          /* a stream's first chunk was sent */
@@ -54,18 +56,41 @@ struct api_prompt {
 };
 
 struct api_response; /* how answers of this kind are written */
+struct api_request;
+
+/* Fields of single routes. */
+struct api_extras {
+    bool has_echo;  /* of a completion */
+    bool is_base64; /* of an embedding */
+    int64_t pin_ns; /* of a prefix that is kept warm; 0: it is not pinned */
+};
+
+/* Gets a whole answer in place of an exchange. body: borrowed for the call. */
+typedef void api_take_fn(void *owner, const struct api_call *call, const char *body, size_t n_bytes);
+
+/* Whose request it is, and where its answer goes. */
+struct api_origin {
+    struct http_exchange *exchange; /* NULL: take */
+    api_take_fn *take;
+    void *owner; /* take's */
+    const char *path;
+    int key_idx; /* -1: no key */
+    int64_t received_ns;
+    int64_t read_ns; /* its last byte; 0: nobody sent it */
+};
 
 struct api_call {
     struct api_server *api;
     struct api_call *next, *prev;
     const struct api_response *response;
-    struct http_exchange *exchange; /* NULL: the client is gone, or has its answer */
+    struct http_exchange *exchange; /* NULL: the client is gone, or has its answer, or there is take */
+    api_take_fn *take;              /* NULL: it has its answer, or there is an exchange */
+    void *taker;
     atomic_bool is_gone;
     json_t *json; /* params and prompts point into it */
     struct api_params params;
     enum api_kind kind;
-    bool has_echo;              /* of a completion */
-    bool is_base64;             /* of an embedding */
+    struct api_extras extras;
     struct api_prompt *prompts; /* [n_prompts] */
     int n_prompts, n_home;
     int http_code; /* replied; 0: the client left before */
@@ -76,16 +101,25 @@ struct api_call {
     struct api_key_terms terms; /* of its key, as they were when it started */
     char id[API_MAX_ID_BYTES];
     int64_t created_s;
-    int64_t received_ns, parsed_ns;
+    int64_t received_ns, read_ns, parsed_ns;
+    int64_t ready_ns; /* its prompts had ids, and it stopped at the gate; 0: it did not */
+    /* At the gate (api_gate). */
+    bool is_cleared; /* the guardrail need not be asked again */
+    char *question;  /* mem; what it is asked; NULL: nothing */
+    size_t n_question;
+    struct http_ask *ask;       /* while it is asked */
+    struct app_redis_get *look; /* while the app cache is */
+    bool is_recorded;           /* the answer will be kept */
+    struct str record;          /* of it */
+    uint8_t cache_key[HASH_SHA256_BYTES];
     int64_t deadline_ns;   /* of the first token, by clock_now_ns; 0: none */
     bool has_slo_deadline; /* it is that of its class */
     bool is_estimate;      /* it is only asked when the first token would come */
 };
 
-/* Takes the exchange. json: taken; params were read from it. prompts: taken (mem), [n_prompts]. NULL: no memory, or too
- * many calls; fault is set, json and prompts are freed, the exchange is still the caller's. */
-WARN_UNUSED struct api_call *api_call_open(struct api_server *api, struct http_exchange *exchange, json_t *json,
-                                           const struct api_params *params, struct api_prompt *prompts, int n_prompts,
+/* Takes the exchange and what request holds. NULL: no memory, or too many calls; fault is set, and both are still the
+ * caller's. */
+WARN_UNUSED struct api_call *api_call_open(const struct api_origin *origin, struct api_request *request,
                                            const struct api_response *response, struct api_fault *fault);
 
 /* To the worker. */
@@ -103,6 +137,15 @@ void api_call_cancel(struct api_call *call);
 
 /* Frees it; nothing of it may run any more. */
 void api_call_close(struct api_call *call);
+
+/* The answer is a stored one, a stream's events or a whole body; the call ends. */
+void api_call_reply_stored(struct api_call *call, const char *bytes, size_t n_bytes);
+
+/* What was made of the prompt's text is freed: it will have another. */
+void api_call_reset_prompt(struct api_prompt *prompt);
+
+/* prompts: [n_prompts] of a call, or of a request that became none; mem. NULL is nothing. */
+void api_call_free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices);
 
 /* Index of an answer among all of the call. */
 int api_call_choice_idx(const struct api_prompt *prompt, int choice);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api_response.h"
 #include "base/mem.h"
 
 #define MAX_TAIL_BYTES 65536
@@ -46,6 +47,10 @@ bool api_choice_init_all(struct api_call *call, struct api_prompt *prompt) {
         stop_match_init(&choice->stop, call->params.stops, call->params.n_stops, call->params.keeps_stop);
         answer_init(&choice->answer);
         answer_parse_init(&choice->parse, rules, has_tools, is_tool, call);
+        if (!call->params.is_stream || !call->response->keeps_whole) continue;
+        choice->whole = mem_alloc(sizeof *choice->whole);
+        if (!choice->whole) return false;
+        answer_init(choice->whole);
     }
     return true;
 }
@@ -55,6 +60,8 @@ void api_choice_deinit_all(struct api_prompt *prompt, int n) {
         stop_match_deinit(&prompt->choices[i].stop);
         answer_parse_deinit(&prompt->choices[i].parse);
         answer_deinit(&prompt->choices[i].answer);
+        if (prompt->choices[i].whole) answer_deinit(prompt->choices[i].whole);
+        mem_free(prompt->choices[i].whole);
     }
     mem_free(prompt->choices);
 }
@@ -69,6 +76,8 @@ enum status api_choice_read(struct api_call *call, struct api_choice *choice, co
     if (!status && is_end) status = stop_match_finish(&choice->stop, &certain);
     if (!status) status = answer_parse_push(&choice->parse, certain.ptr, certain.n_bytes, answer);
     if (!status && (is_end || choice->stop.found >= 0)) status = answer_parse_finish(&choice->parse, answer);
+    /* Of calls one after the other only the first is wanted: it ends the answer. */
+    choice->is_complete = call->params.has_one_call && answer->n_calls > 0 && choice->parse.state == ANSWER_AFTER_CALL;
     choice->n_reasoning_tokens += !is_end && (is_thinking || choice->parse.state == ANSWER_REASONING);
     for (int i = n_known; i < answer->n_calls; i++)
         snprintf(answer->calls[i].id, sizeof answer->calls[i].id, "call_%016llx",

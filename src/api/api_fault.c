@@ -45,11 +45,15 @@ static const char *type_of(int http_code, enum api_shape shape) {
                  {403, "PermissionDenied", "permission_error"},
                  {404, "NotFoundError", "not_found_error"},
                  {405, "MethodNotAllowed", "invalid_request_error"},
+                 {408, "RequestTimeout", "invalid_request_error"},
                  {413, "RequestTooLarge", "request_too_large"},
+                 {417, "BadRequestError", "invalid_request_error"},
                  {422, "UnprocessableEntityError", "invalid_request_error"},
                  {429, "RateLimitError", "rate_limit_error"},
+                 {431, "BadRequestError", "invalid_request_error"},
                  {501, "NotImplementedError", "api_error"},
-                 {503, "ServiceUnavailableError", "overloaded_error"}};
+                 {503, "ServiceUnavailableError", "overloaded_error"},
+                 {505, "BadRequestError", "invalid_request_error"}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (types[i].code == http_code) return shape == API_OPENAI ? types[i].openai : types[i].anthropic;
     return shape == API_OPENAI ? "InternalServerError" : "api_error";

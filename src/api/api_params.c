@@ -227,16 +227,22 @@ static bool refuse_unknown_wishes(const json_t *request, struct api_fault *fault
 }
 
 static bool read_flags(struct api_params *params, const json_t *request, struct api_fault *fault) {
-    bool skips_special = true, has_cache = true;
+    bool skips_special = true, has_cache = true, has_many_calls = true;
     if (!json_read_flag(request, "ignore_eos", &params->ignore_eos, fault) ||
         !json_read_flag(request, "include_stop_str_in_output", &params->keeps_stop, fault) ||
         !json_read_flag(request, "skip_special_tokens", &skips_special, fault) ||
         !json_read_flag(request, "return_token_ids", &params->returns_ids, fault) ||
         !json_read_flag(request, "cache_prompt", &has_cache, fault) ||
-        !json_read_flag(request, "return_phases", &params->wants_phases, fault))
+        !json_read_flag(request, "return_phases", &params->wants_phases, fault) ||
+        !json_read_flag(request, "parallel_tool_calls", &has_many_calls, fault) ||
+        !json_read_flag(request, "return_progress", &params->wants_progress, fault))
         return false;
+    if (params->wants_progress && !params->is_stream)
+        return api_fault_set(fault, 400, NULL, "return_progress", "'return_progress' needs 'stream' to be true");
+    params->has_usage_chunk |= params->is_stream && params->wants_phases; /* its place */
     params->shows_special = !skips_special;
     params->has_cache_off = !has_cache;
+    params->has_one_call = !has_many_calls;
     return true;
 }
 

@@ -41,11 +41,13 @@ struct api_params {
     size_t n_salt;
     const char *model; /* NULL: none */
     size_t n_model;
-    bool wants_phases; /* the table of phases in usage */
+    bool wants_phases;   /* the table of phases in usage */
+    bool wants_progress; /* of the prompt, in a stream */
     enum grammar_kind grammar_kind;
     json_t *grammar;           /* owned; NULL: none */
     const char *grammar_field; /* that demanded it */
     bool is_call_forced;       /* it is the schema of a tool call */
+    bool has_one_call;         /* parallel_tool_calls: false */
 };
 
 enum api_kind { API_CHAT, API_COMPLETION, API_EMBEDDING };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/api_response.h"
+#include "api/pre_hook.h"
 
 #define DEADLINE_HEADER "x-kvick-deadline-ms"
 #define MAX_DEADLINE_MS INT64_C(86400000)
@@ -96,7 +97,8 @@ static void write_one(struct json_write *json, const struct api_prompt *prompt) 
     bool is_taken = told->kind == EVENT_ESTIMATED;
     json_write_object(json);
     json_write_field_text(json, "reason", admission_reason_name(is_taken ? ADMISSION_ADMITTED : told->refusal));
-    write_time(json, "ttft_ms", told->estimate_ns);
+    int64_t hook_ns = prompt->call->api->hook ? pre_hook_expected_ns(prompt->call->api->hook) : 0;
+    write_time(json, "ttft_ms", told->estimate_ns ? told->estimate_ns + hook_ns : 0);
     write_time(json, "retry_after_ms", is_taken ? 0 : told->retry_after_ns);
     json_write_field_int(json, "prompt_tokens", prompt->request->n_prompt);
     json_write_field_int(json, "cached_tokens", prompt->request->stats.n_cached_tokens);

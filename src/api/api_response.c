@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "http/sse.h"
 #include "observe/phase_json.h"
@@ -11,7 +12,7 @@
 #define MAX_TOKEN_BYTES 65536
 #define LEAST_LOGPROB (-9999.0) /* JSON has no infinity; this is what OpenAI's servers say instead */
 
-static void write_phases(struct json_write *json, const struct phase_stats *stats) {
+void api_response_write_phases(struct json_write *json, const struct phase_stats *stats) {
     json_write_object(json);
     phase_json_write(json, stats);
     phase_json_write_since(json, "predicted_ttft_ms", stats, stats->predicted_ns);
@@ -38,6 +39,26 @@ enum status api_response_write_done(struct str *out) {
     return status ? status : sse_end_event(out);
 }
 
+void api_response_write_kvick(struct json_write *json, const struct api_call *call) {
+    bool is_wanted = call->params.wants_phases || call->api->options.returns_phases;
+    if (!is_wanted || call->n_home < call->n_prompts) return;
+    json_write_key(json, "kvick");
+    if (call->n_prompts > 1) json_write_array(json);
+    for (int i = 0; i < call->n_prompts; i++) api_response_write_phases(json, &call->prompts[i].request->stats);
+    if (call->n_prompts > 1) json_write_end_array(json);
+}
+
+void api_response_write_progress(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
+                                 const struct event *event) {
+    json_write_key(json, "prompt_progress");
+    json_write_object(json);
+    json_write_field_int(json, "total", prompt->n_ids);
+    json_write_field_int(json, "cache", event->n_cached);
+    json_write_field_int(json, "processed", event->n_done);
+    json_write_field_real(json, "time_ms", phase_stats_ms(call->received_ns, clock_now_ns()));
+    json_write_end_object(json);
+}
+
 void api_response_write_usage(struct json_write *json, const struct api_call *call) {
     struct api_usage usage = api_call_usage(call);
     json_write_key(json, "usage");
@@ -55,13 +76,7 @@ void api_response_write_usage(struct json_write *json, const struct api_call *ca
         json_write_field_int(json, "reasoning_tokens", usage.n_reasoning);
         json_write_end_object(json);
     }
-    if (call->n_home == call->n_prompts && (call->params.wants_phases || call->api->options.returns_phases)) {
-        json_write_key(json, "kvick");
-        /* One prompt: its table; several: a list of tables. */
-        if (call->n_prompts > 1) json_write_array(json);
-        for (int i = 0; i < call->n_prompts; i++) write_phases(json, &call->prompts[i].request->stats);
-        if (call->n_prompts > 1) json_write_end_array(json);
-    }
+    api_response_write_kvick(json, call);
     json_write_end_object(json);
 }
 
@@ -92,9 +107,9 @@ void api_response_write_stop_reason(struct json_write *json, const struct api_ch
     json_write_text(json, stop->ptr, stop->n_bytes);
 }
 
-enum status api_response_token_text(const struct api_call *call, uint32_t id, struct str *out) {
+enum status api_response_token_text(const struct api_server *api, uint32_t id, struct str *out) {
     size_t n_bytes;
-    const char *text = tokenizer_text_of(call->api->tokenizer, (int32_t)id, &n_bytes);
+    const char *text = tokenizer_text_of(api->tokenizer, (int32_t)id, &n_bytes);
     str_clear(out);
     for (size_t from = 0; text && from < n_bytes;) {
         size_t n_valid = utf8_valid_prefix(text + from, n_bytes - from);
@@ -112,7 +127,7 @@ static void write_token(struct json_write *json, const struct api_call *call, st
     size_t n_bytes;
     const char *bytes = tokenizer_text_of(call->api->tokenizer, (int32_t)logprob.id, &n_bytes);
     str_init(&text, MAX_TOKEN_BYTES);
-    if (api_response_token_text(call, logprob.id, &text)) json->status = STATUS_NOMEM;
+    if (api_response_token_text(call->api, logprob.id, &text)) json->status = STATUS_NOMEM;
     json_write_key(json, "token");
     json_write_text(json, text.ptr, text.n_bytes);
     json_write_field_real(json, "logprob", api_response_logprob(logprob.logprob));

@@ -11,6 +11,7 @@ struct api_response {
     const char *id_prefix;
     enum api_shape shape;
     enum api_kind kind;
+    bool keeps_whole; /* a stream's end repeats the answer: choices collect it in whole */
 
     /* The whole answer of a request that does not stream. */
     enum status (*write_whole)(const struct api_call *call, struct str *out);
@@ -23,9 +24,15 @@ struct api_response {
                                struct str *out);
     enum status (*write_end)(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out);
     enum status (*write_last)(const struct api_call *call, struct str *out);
+
+    /* How far the prompt is (EVENT_PROGRESS), between a stream's first event and its first text. */
+    enum status (*write_progress)(const struct api_call *call, const struct api_prompt *prompt,
+                                  const struct event *event, struct str *out);
 };
 
-extern const struct api_response chat_response, completion_response, messages_response, embedding_response;
+extern const struct api_response chat_response, completion_response, messages_response, embedding_response,
+    responses_response;
+extern const struct api_response warm_response_chat, warm_response_text;
 
 /* An event of a stream around the JSON that is written between; name NULL: unnamed. */
 void api_response_begin_event(struct json_write *json, struct str *out, const char *name);
@@ -36,6 +43,16 @@ WARN_UNUSED enum status api_response_write_done(struct str *out);
 
 /* "usage": {...} with the phases if they are wanted. */
 void api_response_write_usage(struct json_write *json, const struct api_call *call);
+
+/* The table of a request's phases, as an object. */
+void api_response_write_phases(struct json_write *json, const struct phase_stats *stats);
+
+/* "kvick": the phases, once the call is home and if they are wanted; of several prompts a list of tables. */
+void api_response_write_kvick(struct json_write *json, const struct api_call *call);
+
+/* "prompt_progress": {total, cache, processed, time_ms}, in llama.cpp's words. */
+void api_response_write_progress(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
+                                 const struct event *event);
 
 /* Tokens of an answer that have text: a stop token at its end has none, and no place among the log-probabilities. */
 int api_response_n_told(const struct api_prompt *prompt, int choice);
@@ -60,6 +77,6 @@ void api_response_write_logprob(struct json_write *json, const struct api_call *
                                 int choice, int token_idx);
 
 /* The token's text as valid UTF-8, U+FFFD for what is none; out is cleared first. */
-WARN_UNUSED enum status api_response_token_text(const struct api_call *call, uint32_t id, struct str *out);
+WARN_UNUSED enum status api_response_token_text(const struct api_server *api, uint32_t id, struct str *out);
 
 #endif

@@ -5,7 +5,10 @@
 #include <time.h>
 
 #include "api/api_call.h"
+#include "api/api_gate.h"
 #include "api/api_routes.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -17,6 +20,7 @@ enum status api_server_init(struct api_server *api, const struct api_options *op
     if (getrandom(api->random, sizeof api->random, 0) != (ssize_t)sizeof api->random)
         return status_fail(note, STATUS_IO, "the system gives no random numbers");
     if (api_auth_init(&api->auth)) return status_fail(note, STATUS_NOMEM, "no memory for the keys");
+    if (api_history_init(&api->history)) return status_fail(note, STATUS_NOMEM, "no memory for the last requests");
     return STATUS_OK;
 }
 
@@ -24,9 +28,16 @@ void api_server_deinit(struct api_server *api) {
     while (api->calls) api_call_close(api->calls);
     api_auth_deinit(&api->auth);
     grammar_vocab_destroy(&api->grammar_vocab);
+    api_history_deinit(&api->history);
 }
 
 void api_server_close(struct api_server *api) {
+    for (struct api_call *call = api->calls; call; call = call->next) {
+        pre_hook_drop(call);
+        app_cache_drop(call);
+    }
+    pre_hook_destroy(&api->hook);
+    app_cache_destroy(&api->cache);
     if (!api->worker) return;
     tokenize_worker_stop(api->worker);
     mem_free(api->worker);
@@ -57,7 +68,11 @@ bool api_server_check_model(const struct api_server *api, const struct api_param
 static void take_failures(struct api_server *api) {
     struct tokenize_failure failure;
     do {
-        while (ring_pop(&api->worker->failures, &failure)) api_call_on_failure(failure.call, failure.prompt_idx);
+        while (ring_pop(&api->worker->failures, &failure))
+            if (failure.prompt_idx == TOKENIZE_READY)
+                api_gate_enter(failure.call);
+            else
+                api_call_on_failure(failure.call, failure.prompt_idx);
     } while (!ring_arm(&api->worker->failures));
 }
 
@@ -87,6 +102,7 @@ static void on_tick(void *owner) {
         next = call->next;
         api_call_tick(call);
     }
+    if (api->cache) app_cache_tick(api->cache);
     if (api->state != API_DRAINING) return;
     if (api->n_calls == 0 && http_server_n_exchanges(api->http) == 0) {
         http_server_stop(api->http);
@@ -187,8 +203,7 @@ static bool is_costly(const struct http_route *route) {
     return strcmp(route->method, "POST") == 0 && strncmp(route->path, "/v1/", 4) == 0;
 }
 
-/* Nothing of the body was looked at yet. */
-static bool check_request(const struct api_server *api, struct http_exchange *exchange, struct api_fault *fault) {
+static bool check_who(const struct api_server *api, struct http_exchange *exchange, struct api_fault *fault) {
     const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange);
     int admin_port = api->options.admin_port, key_idx = -1;
     bool is_admin_door = admin_port && http_exchange_local_port(exchange) == admin_port;
@@ -205,37 +220,67 @@ static bool check_rate(const struct api_server *api, const struct http_exchange 
            api_auth_check_rate(&api->auth, key_idx, clock_now_ns(), fault);
 }
 
-void api_server_handle(void *owner, struct http_exchange *exchange) {
-    struct api_server *api = owner;
+static enum api_shape shape_of(const char *path) {
+    return strncmp(path, "/v1/messages", 12) == 0 ? API_ANTHROPIC : API_OPENAI;
+}
+
+/* What can be said without the body. False: fault is set. */
+static bool check_head(const struct api_server *api, struct http_exchange *exchange, enum http_match match,
+                       const struct http_route *route, const char *allowed, struct api_fault *fault) {
+    const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange);
+    if (!check_who(api, exchange, fault)) return false;
+    if (match == HTTP_MATCH_NO_PATH)
+        return api_fault_set(fault, 404, "not_found", NULL, "there is nothing at %.200s", path);
+    if (match == HTTP_MATCH_NO_METHOD) {
+        http_exchange_set_header(exchange, "Allow", allowed);
+        return api_fault_set(fault, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", path, allowed, method);
+    }
+    if (api->state == API_SERVING || is_open(method, path)) return check_rate(api, exchange, route, fault);
+    api_fault_set(fault, 503, "not_ready", NULL, "the server is %s",
+                  api->state == API_LOADING ? "loading its model" : "shutting down");
+    fault->retry_after_s = 1;
+    return false;
+}
+
+static bool on_head(void *owner, struct http_exchange *exchange) {
+    const struct api_server *api = owner;
     const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange), *parameter;
-    enum api_shape shape = strncmp(path, "/v1/messages", 12) == 0 ? API_ANTHROPIC : API_OPENAI;
     const struct http_route *route = NULL;
     struct api_fault fault = {0};
+    char allowed[64];
     int n_routes;
     const struct http_route *routes = api_routes_table(&n_routes);
     enum http_match match = http_routes_find(routes, n_routes, method, path, &route, &parameter);
-    char methods[64];
     allow_origin(api, exchange);
     if (match != HTTP_MATCH_NO_PATH && strcmp(method, "OPTIONS") == 0) {
         reply_preflight(routes, n_routes, exchange);
-        return;
+        return false;
     }
-    bool is_allowed = check_request(api, exchange, &fault);
-    if (is_allowed && match == HTTP_MATCH_NO_PATH) {
-        is_allowed = api_fault_set(&fault, 404, "not_found", NULL, "there is nothing at %.200s", path);
-    } else if (is_allowed && match == HTTP_MATCH_NO_METHOD) {
-        http_routes_allowed(routes, n_routes, path, methods, sizeof methods);
-        http_exchange_set_header(exchange, "Allow", methods);
-        is_allowed =
-            api_fault_set(&fault, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", path, methods, method);
-    } else if (is_allowed && api->state != API_SERVING && !is_open(method, path)) {
-        is_allowed = api_fault_set(&fault, 503, "not_ready", NULL, "the server is %s",
-                                   api->state == API_LOADING ? "loading its model" : "shutting down");
-        fault.retry_after_s = 1;
-    }
-    is_allowed = is_allowed && check_rate(api, exchange, route, &fault);
-    if (is_allowed)
-        route->handle(api, exchange, parameter);
-    else
-        api_fault_reply(&fault, shape, exchange);
+    http_routes_allowed(routes, n_routes, path, allowed, sizeof allowed);
+    if (check_head(api, exchange, match, route, allowed, &fault)) return true;
+    api_fault_reply(&fault, shape_of(path), exchange);
+    return false;
+}
+
+static void on_request(void *owner, struct http_exchange *exchange) {
+    const struct http_route *route = NULL;
+    const char *parameter;
+    int n_routes;
+    const struct http_route *routes = api_routes_table(&n_routes);
+    if (http_routes_find(routes, n_routes, http_exchange_method(exchange), http_exchange_path(exchange), &route,
+                         &parameter) != HTTP_MATCH_FOUND)
+        BUG("a request without a route came through on_head");
+    route->handle(owner, exchange, parameter);
+}
+
+static void on_refuse(void *owner, struct http_exchange *exchange, int code, const char *why) {
+    struct api_fault fault;
+    allow_origin(owner, exchange);
+    api_fault_set(&fault, code, NULL, NULL, "%s", why);
+    if (code == 503) fault.retry_after_s = 1;
+    api_fault_reply(&fault, shape_of(http_exchange_path(exchange)), exchange);
+}
+
+struct http_handlers api_server_handlers(struct api_server *api) {
+    return (struct http_handlers){.head = on_head, .request = on_request, .refuse = on_refuse, .owner = api};
 }

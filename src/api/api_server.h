@@ -6,6 +6,7 @@
 #define KVICK_API_API_SERVER_H
 
 #include "api/api_auth.h"
+#include "api/api_history.h"
 #include "api/tokenize_worker.h"
 #include "base/log.h"
 #include "chat/answer_parse.h"
@@ -17,6 +18,8 @@
 
 struct api_call;
 struct api_params;
+struct app_cache;
+struct pre_hook;
 
 enum api_state { API_LOADING, API_SERVING, API_DRAINING };
 
@@ -49,6 +52,8 @@ struct api_server {
     struct answer_rules answer_rules;          /* how the model says what is no text */
     struct api_auth auth;
     struct tokenize_worker *worker;
+    struct pre_hook *hook;               /* NULL: none; the server's own */
+    struct app_cache *cache;             /* likewise */
     struct grammar_vocab *grammar_vocab; /* the worker's; NULL until a request demands a form */
     enum api_state state;
     int64_t drain_deadline_ns;
@@ -57,6 +62,7 @@ struct api_server {
     uint64_t n_requests; /* ever */
     int n_calls;
     struct request_metrics metrics;
+    struct api_history history;
     struct api_call *calls; /* all that are open */
 };
 
@@ -73,8 +79,8 @@ WARN_UNUSED enum status api_server_open(struct api_server *api, struct engine *e
                                         const char *chat_fault, struct answer_rules answer_rules,
                                         struct status_note *note);
 
-/* http_handle_fn of the server. owner: the api_server. */
-void api_server_handle(void *owner, struct http_exchange *exchange);
+/* The server's handlers. Key, route and state are looked at before a body is read. */
+struct http_handlers api_server_handlers(struct api_server *api);
 
 /* No new requests; the loop ends when the running ones have ended or drain_s have passed. */
 void api_server_drain(struct api_server *api);

@@ -46,55 +46,30 @@ static bool refuse_unknown_wishes(const json_t *json, struct api_fault *fault) {
     return true;
 }
 
-struct api_prompt *chat_request_prompt(const struct api_server *api, const json_t *json, const char *body,
-                                       size_t n_bytes, struct api_fault *fault) {
-    const json_t *messages = json_read_field(json, "messages"), *message;
-    size_t i;
-    if (!api->chat_template) {
-        api_fault_set(fault, 400, "no_chat_template", NULL, "%s", api->chat_fault);
-        return NULL;
-    }
-    if (!json_is_array(messages) || json_array_size(messages) == 0) {
-        api_fault_set(fault, 400, NULL, "messages", "'messages' must be a list of at least one message");
-        return NULL;
-    }
+bool chat_request_read_prompts(struct api_request *request, struct api_fault *fault) {
+    const json_t *messages = json_read_field(request->json, "messages"), *message;
+    size_t i, n_bytes = request->n_bytes;
+    if (!request->api->chat_template)
+        return api_fault_set(fault, 400, "no_chat_template", NULL, "%s", request->api->chat_fault);
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return api_fault_set(fault, 400, NULL, "messages", "'messages' must be a list of at least one message");
     json_array_foreach((json_t *)messages, i, message) {
-        if (!check_message(message, i, fault)) return NULL;
+        if (!check_message(message, i, fault)) return false;
     }
-    if (!refuse_unknown_wishes(json, fault)) return NULL;
+    if (!refuse_unknown_wishes(request->json, fault)) return false;
     struct api_prompt *prompt = mem_alloc(sizeof *prompt);
-    char *text = prompt ? mem_strndup(body, n_bytes) : NULL; /* the exchange, and its body, may end before */
-    if (!text) {
+    /* The exchange, and its body, may end before. */
+    char *text = request->body ? mem_strndup(request->body, n_bytes) : json_read_dump(request->json, &n_bytes);
+    if (!text || !prompt) {
+        mem_free(text);
         mem_free(prompt);
-        api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
-        return NULL;
+        return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
     }
     prompt->text = prompt->own_text = text;
     prompt->n_bytes = n_bytes;
-    return prompt;
+    request->prompts = prompt;
+    request->n_prompts = 1;
+    return true;
 }
 
-void chat_request_handle(struct api_server *api, struct http_exchange *exchange, int key_idx) {
-    struct api_fault fault = {0};
-    struct api_params params = {0};
-    struct api_prompt *prompt = NULL;
-    size_t n_bytes;
-    const char *body = http_exchange_body(exchange, &n_bytes);
-    json_t *json = json_read_object(body, n_bytes, &fault);
-    bool is_read = json && api_params_read(&params, json, API_CHAT, tokenizer_n_vocab(api->tokenizer), &fault);
-    is_read = is_read && api_server_check_model(api, &params, &fault);
-    if (is_read) prompt = chat_request_prompt(api, json, body, n_bytes, &fault);
-    if (!prompt) {
-        api_params_deinit(&params);
-        json_decref(json);
-        api_fault_reply(&fault, API_OPENAI, exchange);
-        return;
-    }
-    struct api_call *call = api_call_open(api, exchange, json, &params, prompt, 1, &chat_response, &fault);
-    if (!call) {
-        api_fault_reply(&fault, API_OPENAI, exchange);
-        return;
-    }
-    call->key_idx = key_idx;
-    api_call_start(call);
-}
+const struct api_ask chat_request = {.response = &chat_response, .read_prompts = chat_request_read_prompts};

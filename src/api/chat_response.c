@@ -174,6 +174,23 @@ static enum status write_end(const struct api_call *call, struct api_prompt *pro
     return api_response_end_event(&json);
 }
 
+/* A delta that says nothing, so that who reads choices alone goes on as before. */
+static enum status write_progress(const struct api_call *call, const struct api_prompt *prompt,
+                                  const struct event *event, struct str *out) {
+    struct json_write json;
+    api_response_begin_event(&json, out, NULL);
+    open_chunk(&json, call, prompt, 0);
+    json_write_end_object(&json);
+    json_write_field_null(&json, "logprobs");
+    json_write_field_null(&json, "finish_reason");
+    json_write_end_object(&json);
+    json_write_end_array(&json);
+    api_response_write_progress(&json, call, prompt, event);
+    if (call->params.has_usage_chunk) json_write_field_null(&json, "usage");
+    json_write_end_object(&json);
+    return api_response_end_event(&json);
+}
+
 static enum status write_last(const struct api_call *call, struct str *out) {
     return api_response_write_last(call, "chat.completion.chunk", out);
 }
@@ -185,4 +202,5 @@ const struct api_response chat_response = {.id_prefix = "chatcmpl-",
                                            .write_first = write_first,
                                            .write_piece = write_piece,
                                            .write_end = write_end,
-                                           .write_last = write_last};
+                                           .write_last = write_last,
+                                           .write_progress = write_progress};

@@ -5,14 +5,6 @@
 #include "api/api_response.h"
 #include "base/mem.h"
 
-void completion_request_free_prompts(struct api_prompt *prompts, int n_prompts) {
-    for (int i = 0; prompts && i < n_prompts; i++) {
-        mem_free(prompts[i].ids);
-        mem_free(prompts[i].own_text);
-    }
-    mem_free(prompts);
-}
-
 static bool read_ids(const json_t *list, const char *name, int n_vocab, int max_ids, struct api_prompt *prompt,
                      struct api_fault *fault) {
     size_t n = json_array_size(list), i;
@@ -67,51 +59,31 @@ struct api_prompt *completion_request_prompts(const json_t *json, const char *na
     for (size_t i = 0; i < n; i++) {
         if (read_prompt(is_list ? json_array_get(field, i) : field, name, n_vocab, max_ids, &prompts[i], fault))
             continue;
-        completion_request_free_prompts(prompts, (int)n);
+        api_call_free_prompts(prompts, (int)n, 1);
         return NULL;
     }
     *out_n = (int)n;
     return prompts;
 }
 
-static bool read_echo(const json_t *json, const struct api_params *params, bool *out_has_echo,
-                      struct api_fault *fault) {
-    *out_has_echo = false;
-    if (!json_read_flag(json, "echo", out_has_echo, fault)) return false;
-    if (*out_has_echo && params->has_logprobs)
+bool completion_request_read(struct api_request *request, const char *name, struct api_fault *fault) {
+    request->prompts = completion_request_prompts(request->json, name, tokenizer_n_vocab(request->api->tokenizer),
+                                                  request->max_ids, &request->n_prompts, fault);
+    return request->prompts != NULL;
+}
+
+bool completion_request_read_prompts(struct api_request *request, struct api_fault *fault) {
+    return completion_request_read(request, "prompt", fault);
+}
+
+static bool read_echo(struct api_request *request, struct api_fault *fault) {
+    bool *has_echo = &request->extras.has_echo;
+    if (!json_read_flag(request->json, "echo", has_echo, fault)) return false;
+    if (*has_echo && request->params.has_logprobs)
         return api_fault_set(fault, 501, "unsupported_parameter", "echo",
                              "'echo' together with 'logprobs' is not supported by this server");
     return true;
 }
 
-void completion_request_handle(struct api_server *api, struct http_exchange *exchange, int key_idx) {
-    struct api_fault fault = {0};
-    struct api_params params = {0};
-    struct api_prompt *prompts = NULL;
-    size_t n_bytes;
-    int n_prompts = 0, n_vocab = tokenizer_n_vocab(api->tokenizer);
-    bool has_echo = false;
-    const char *body = http_exchange_body(exchange, &n_bytes);
-    json_t *json = json_read_object(body, n_bytes, &fault);
-    bool is_read = json && api_params_read(&params, json, API_COMPLETION, n_vocab, &fault) &&
-                   read_echo(json, &params, &has_echo, &fault);
-    is_read = is_read && api_server_check_model(api, &params, &fault);
-    if (is_read)
-        prompts =
-            completion_request_prompts(json, "prompt", n_vocab, engine_max_context(api->engine), &n_prompts, &fault);
-    if (!prompts) {
-        api_params_deinit(&params);
-        json_decref(json);
-        api_fault_reply(&fault, API_OPENAI, exchange);
-        return;
-    }
-    struct api_call *call =
-        api_call_open(api, exchange, json, &params, prompts, n_prompts, &completion_response, &fault);
-    if (!call) {
-        api_fault_reply(&fault, API_OPENAI, exchange);
-        return;
-    }
-    call->key_idx = key_idx;
-    call->has_echo = has_echo;
-    api_call_start(call);
-}
+const struct api_ask completion_request = {
+    .response = &completion_response, .check = read_echo, .read_prompts = completion_request_read_prompts};

@@ -15,7 +15,7 @@ static const struct token_logprob *logprobs_at(const struct request *request, in
 static void write_token_text(struct json_write *json, const struct api_call *call, uint32_t id, bool is_key) {
     struct str text;
     str_init(&text, MAX_TOKEN_BYTES);
-    if (api_response_token_text(call, id, &text)) json->status = STATUS_NOMEM;
+    if (api_response_token_text(call->api, id, &text)) json->status = STATUS_NOMEM;
     json_write_text(json, text.ptr, text.n_bytes);
     str_deinit(&text);
     if (!is_key) return;
@@ -72,7 +72,7 @@ static void write_logprobs(struct json_write *json, const struct api_call *call,
 static enum status echo_into(const struct api_call *call, const struct api_prompt *prompt, struct str *text) {
     struct detokenizer detokenizer;
     enum status status = STATUS_OK;
-    if (!call->has_echo) return STATUS_OK;
+    if (!call->extras.has_echo) return STATUS_OK;
     if (prompt->text) return str_append(text, prompt->text, prompt->n_bytes);
     detokenizer_init(&detokenizer, call->api->tokenizer, DETOKENIZER_AT_START | DETOKENIZER_SHOW_SPECIAL);
     for (int i = 0; !status && i < prompt->n_ids; i++)
@@ -119,17 +119,23 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
     return json_write_finish(&json);
 }
 
+/* A chunk up to its one choice's fields. */
+static void open_chunk(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
+                       int choice) {
+    api_response_write_head(json, call, OBJECT);
+    json_write_key(json, "choices");
+    json_write_array(json);
+    json_write_object(json);
+    json_write_field_int(json, "index", api_call_choice_idx(prompt, choice));
+}
+
 /* One chunk: text, log-probabilities of one token (or none), and the end if there is one. */
 static enum status write_chunk(const struct api_call *call, const struct api_prompt *prompt, int idx,
                                const struct str *text, int token_idx, const char *finish_reason, struct str *out) {
     const struct api_choice *choice = &prompt->choices[idx];
     struct json_write json;
     api_response_begin_event(&json, out, NULL);
-    api_response_write_head(&json, call, OBJECT);
-    json_write_key(&json, "choices");
-    json_write_array(&json);
-    json_write_object(&json);
-    json_write_field_int(&json, "index", api_call_choice_idx(prompt, idx));
+    open_chunk(&json, call, prompt, idx);
     json_write_key(&json, "text");
     json_write_text(&json, text ? text->ptr : "", text ? text->n_bytes : 0);
     if (token_idx >= 0)
@@ -179,6 +185,23 @@ static enum status write_end(const struct api_call *call, struct api_prompt *pro
     return write_chunk(call, prompt, choice, NULL, -1, prompt->choices[choice].finish_reason, out);
 }
 
+/* Empty text, so that who reads choices alone goes on as before. */
+static enum status write_progress(const struct api_call *call, const struct api_prompt *prompt,
+                                  const struct event *event, struct str *out) {
+    struct json_write json;
+    api_response_begin_event(&json, out, NULL);
+    open_chunk(&json, call, prompt, 0);
+    json_write_field_text(&json, "text", "");
+    json_write_field_null(&json, "logprobs");
+    json_write_field_null(&json, "finish_reason");
+    json_write_end_object(&json);
+    json_write_end_array(&json);
+    api_response_write_progress(&json, call, prompt, event);
+    if (call->params.has_usage_chunk) json_write_field_null(&json, "usage");
+    json_write_end_object(&json);
+    return api_response_end_event(&json);
+}
+
 static enum status write_last(const struct api_call *call, struct str *out) {
     return api_response_write_last(call, OBJECT, out);
 }
@@ -190,4 +213,5 @@ const struct api_response completion_response = {.id_prefix = "cmpl-",
                                                  .write_first = write_first,
                                                  .write_piece = write_piece,
                                                  .write_end = write_end,
-                                                 .write_last = write_last};
+                                                 .write_last = write_last,
+                                                 .write_progress = write_progress};

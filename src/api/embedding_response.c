@@ -34,7 +34,7 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
         json_write_field_text(&json, "object", "embedding");
         json_write_field_int(&json, "index", p);
         json_write_key(&json, "embedding");
-        if (call->is_base64) {
+        if (call->extras.is_base64) {
             write_base64(&json, (const uint8_t *)vector, (size_t)d_model * sizeof *vector);
         } else {
             json_write_array(&json);

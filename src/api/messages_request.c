@@ -1,11 +1,13 @@
-#include "api/messages_request.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "api/api_response.h"
 #include "api/chat_request.h"
 #include "base/mem.h"
+
+/* The JSON of Anthropic's /v1/messages -> the chat request that says the same: templates and parameters know one form,
+ * OpenAI's; the answer is written in Anthropic's (messages_response).
+ * Source: Anthropic's API, as its Python client speaks it. */
 
 /* ---- blocks ---- */
 
@@ -245,10 +247,11 @@ static bool read_thinking(json_t *chat, const json_t *json, struct api_fault *fa
     return true;
 }
 
-json_t *messages_request_to_chat(const json_t *json, struct api_fault *fault) {
-    static const char *const same[] = {"model",      "max_tokens", "temperature", "top_p",         "top_k",
-                                       "min_p",      "stream",     "seed",        "cache_salt",    "service_tier",
-                                       "ignore_eos", "min_tokens", "priority",    "return_phases", "cache_prompt"};
+static json_t *to_chat(const json_t *json, struct api_fault *fault) {
+    static const char *const same[] = {"model",      "max_tokens",    "temperature",  "top_p",
+                                       "top_k",      "min_p",         "stream",       "seed",
+                                       "cache_salt", "service_tier",  "ignore_eos",   "min_tokens",
+                                       "priority",   "return_phases", "cache_prompt", "return_progress"};
     json_t *chat = json_object();
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         const json_t *field = json_read_field(json, same[i]);
@@ -261,54 +264,17 @@ json_t *messages_request_to_chat(const json_t *json, struct api_fault *fault) {
     return NULL;
 }
 
-struct api_prompt *messages_request_prompt(const struct api_server *api, const json_t *chat, struct api_fault *fault) {
-    struct api_prompt *prompt = NULL;
-    size_t n_bytes;
-    char *text = json_read_dump(chat, &n_bytes);
-    if (text)
-        prompt = chat_request_prompt(api, chat, text, n_bytes, fault);
-    else
-        api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
-    mem_free(text);
-    return prompt;
-}
-
 /* What Anthropic's API asks for beyond OpenAI's. */
-static bool check(const struct api_server *api, const json_t *json, const struct api_params *params,
-                  struct api_fault *fault) {
-    const json_t *messages = json_read_field(json, "messages");
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    if (params->max_tokens < 1)
+static bool check(struct api_request *request, struct api_fault *fault) {
+    const json_t *messages = json_object_get(request->json, "messages");
+    const char *last = text_field(json_array_get(messages, json_array_size(messages) - 1), "role");
+    if (request->params.max_tokens < 1)
         return api_fault_set(fault, 400, NULL, "max_tokens", "'max_tokens' must be given and at least 1");
-    if (text_field(last, "role") && strcmp(text_field(last, "role"), "assistant") == 0)
+    if (last && strcmp(last, "assistant") == 0)
         return api_fault_set(fault, 400, "unsupported_parameter", "messages",
                              "the last of 'messages' is the assistant's; an answer's beginning cannot be given");
-    return api_server_check_model(api, params, fault);
+    return true;
 }
 
-void messages_request_handle(struct api_server *api, struct http_exchange *exchange, int key_idx) {
-    struct api_fault fault = {0};
-    struct api_params params = {0};
-    struct api_prompt *prompt = NULL;
-    struct api_call *call = NULL;
-    size_t n_bytes;
-    const char *body = http_exchange_body(exchange, &n_bytes);
-    json_t *json = json_read_object(body, n_bytes, &fault);
-    json_t *chat = json ? messages_request_to_chat(json, &fault) : NULL;
-    if (chat && api_params_read(&params, chat, API_CHAT, tokenizer_n_vocab(api->tokenizer), &fault) &&
-        check(api, json, &params, &fault))
-        prompt = messages_request_prompt(api, chat, &fault);
-    json_decref(json);
-    if (prompt) {
-        call = api_call_open(api, exchange, chat, &params, prompt, 1, &messages_response, &fault);
-    } else {
-        api_params_deinit(&params);
-        json_decref(chat);
-    }
-    if (!call) {
-        api_fault_reply(&fault, API_ANTHROPIC, exchange);
-        return;
-    }
-    call->key_idx = key_idx;
-    api_call_start(call);
-}
+const struct api_ask messages_request = {
+    .response = &messages_response, .translate = to_chat, .check = check, .read_prompts = chat_request_read_prompts};

@@ -1,12 +1,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/answer_blocks.h"
 #include "api/api_response.h"
 
 /* The answers of /v1/messages: blocks of thinking, text and tool use; a stream is a row of named events.
  * Source: Anthropic's API, as its Python client parses it. */
-
-enum open_block { OPEN_NONE, OPEN_THINKING, OPEN_TEXT, OPEN_TOOL };
 
 static void write_text_field(struct json_write *json, const char *key, const struct str *text) {
     json_write_key(json, key);
@@ -23,6 +22,7 @@ static void write_usage(struct json_write *json, const struct api_call *call, bo
     json_write_field_int(json, "output_tokens", usage.n_completion);
     json_write_field_int(json, "cache_read_input_tokens", usage.n_cached);
     json_write_field_int(json, "cache_creation_input_tokens", 0);
+    if (!is_begin) api_response_write_kvick(json, call);
     json_write_end_object(json);
 }
 
@@ -136,29 +136,17 @@ static enum status write_first(const struct api_call *call, const struct api_pro
     return end_event(&json);
 }
 
-static enum status close_block(struct api_choice *choice, struct str *out) {
-    struct json_write json;
-    if (choice->block == OPEN_NONE) return STATUS_OK;
-    choice->block = OPEN_NONE;
-    begin_event(&json, out, "content_block_stop");
-    json_write_field_int(&json, "index", choice->n_blocks - 1);
-    return end_event(&json);
-}
-
-/* tool: NULL, or the call that the block is. */
-static enum status begin_block(struct api_choice *choice, enum open_block block, const struct answer_call *tool,
+static enum status begin_block(const struct api_call *call, struct api_choice *choice, const struct answer_call *tool,
                                struct str *out) {
-    static const char *const types[] = {[OPEN_THINKING] = "thinking", [OPEN_TEXT] = "text", [OPEN_TOOL] = "tool_use"};
+    static const char *const types[] = {
+        [ANSWER_BLOCK_REASONING] = "thinking", [ANSWER_BLOCK_TEXT] = "text", [ANSWER_BLOCK_CALL] = "tool_use"};
     struct json_write json;
-    if ((int)block == choice->block && !tool) return STATUS_OK;
-    enum status status = close_block(choice, out);
-    if (status) return status;
-    choice->block = (int)block;
+    (void)call;
     begin_event(&json, out, "content_block_start");
-    json_write_field_int(&json, "index", choice->n_blocks++);
+    json_write_field_int(&json, "index", choice->n_blocks - 1);
     json_write_key(&json, "content_block");
     json_write_object(&json);
-    json_write_field_text(&json, "type", types[block]);
+    json_write_field_text(&json, "type", types[choice->block]);
     if (tool) {
         json_write_field_text(&json, "id", tool->id);
         write_text_field(&json, "name", &tool->name);
@@ -166,58 +154,49 @@ static enum status begin_block(struct api_choice *choice, enum open_block block,
         json_write_object(&json);
         json_write_end_object(&json);
     } else {
-        json_write_field_text(&json, types[block], "");
-        if (block == OPEN_THINKING) json_write_field_text(&json, "signature", "");
+        json_write_field_text(&json, types[choice->block], "");
+        if (choice->block == ANSWER_BLOCK_REASONING) json_write_field_text(&json, "signature", "");
     }
     json_write_end_object(&json);
     return end_event(&json);
 }
 
-static enum status write_delta(const struct api_choice *choice, const char *type, const char *key,
-                               const struct str *text, struct str *out) {
+static enum status write_delta(const struct api_call *call, struct api_choice *choice, const struct str *text,
+                               int token_idx, struct str *out) {
+    static const char *const types[] = {[ANSWER_BLOCK_REASONING] = "thinking_delta",
+                                        [ANSWER_BLOCK_TEXT] = "text_delta",
+                                        [ANSWER_BLOCK_CALL] = "input_json_delta"};
+    static const char *const keys[] = {
+        [ANSWER_BLOCK_REASONING] = "thinking", [ANSWER_BLOCK_TEXT] = "text", [ANSWER_BLOCK_CALL] = "partial_json"};
     struct json_write json;
+    (void)call, (void)token_idx;
     begin_event(&json, out, "content_block_delta");
     json_write_field_int(&json, "index", choice->n_blocks - 1);
     json_write_key(&json, "delta");
     json_write_object(&json);
-    json_write_field_text(&json, "type", type);
-    write_text_field(&json, key, text);
+    json_write_field_text(&json, "type", types[choice->block]);
+    write_text_field(&json, keys[choice->block], text);
     json_write_end_object(&json);
     return end_event(&json);
 }
 
-static enum status write_call(struct api_choice *choice, const struct answer_call *call, struct str *out) {
-    enum status status = call->is_told ? STATUS_OK : begin_block(choice, OPEN_TOOL, call, out);
-    if (!status && call->arguments.n_bytes)
-        status = write_delta(choice, "input_json_delta", "partial_json", &call->arguments, out);
-    return status;
+static enum status end_block(const struct api_call *call, struct api_choice *choice, struct str *out) {
+    struct json_write json;
+    (void)call;
+    begin_event(&json, out, "content_block_stop");
+    json_write_field_int(&json, "index", choice->n_blocks - 1);
+    return end_event(&json);
 }
 
-static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int idx, int token_idx,
+static const struct answer_blocks_form form = {begin_block, write_delta, end_block};
+
+static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
                                struct str *out) {
-    struct api_choice *choice = &prompt->choices[idx];
-    const struct answer *answer = &choice->answer;
-    enum status status = STATUS_OK;
-    (void)call, (void)token_idx;
-    /* A call that goes on keeps its block; of one piece, its rest comes before what follows it. */
-    int i = 0;
-    for (; !status && i < answer->n_calls && answer->calls[i].is_told; i++)
-        status = write_call(choice, &answer->calls[i], out);
-    if (!status && answer->reasoning.n_bytes) {
-        status = begin_block(choice, OPEN_THINKING, NULL, out);
-        if (!status) status = write_delta(choice, "thinking_delta", "thinking", &answer->reasoning, out);
-    }
-    if (!status && answer->text.n_bytes) {
-        status = begin_block(choice, OPEN_TEXT, NULL, out);
-        if (!status) status = write_delta(choice, "text_delta", "text", &answer->text, out);
-    }
-    for (; !status && i < answer->n_calls; i++) status = write_call(choice, &answer->calls[i], out);
-    return status;
+    return answer_blocks_write(&form, call, &prompt->choices[choice], token_idx, out);
 }
 
 static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out) {
-    (void)call;
-    return close_block(&prompt->choices[choice], out);
+    return answer_blocks_close(&form, call, &prompt->choices[choice], out);
 }
 
 static enum status write_last(const struct api_call *call, struct str *out) {
@@ -234,6 +213,15 @@ static enum status write_last(const struct api_call *call, struct str *out) {
     return end_event(&json);
 }
 
+/* Clients pass over a ping, whatever it holds. */
+static enum status write_progress(const struct api_call *call, const struct api_prompt *prompt,
+                                  const struct event *event, struct str *out) {
+    struct json_write json;
+    begin_event(&json, out, "ping");
+    api_response_write_progress(&json, call, prompt, event);
+    return end_event(&json);
+}
+
 const struct api_response messages_response = {.id_prefix = "msg_",
                                                .shape = API_ANTHROPIC,
                                                .kind = API_CHAT,
@@ -241,4 +229,5 @@ const struct api_response messages_response = {.id_prefix = "msg_",
                                                .write_first = write_first,
                                                .write_piece = write_piece,
                                                .write_end = write_end,
-                                               .write_last = write_last};
+                                               .write_last = write_last,
+                                               .write_progress = write_progress};

@@ -4,7 +4,9 @@
 #include <time.h>
 
 #include "api/api_call.h"
+#include "api/api_gate.h"
 #include "api/grammar_request.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "chat/chat_prompt.h"
@@ -19,23 +21,21 @@ static bool wall_clock(int64_t *out_now_s) {
     return true;
 }
 
-/* Fills prompt->ids. A chat's prompt is the request itself. */
-static enum status encode(const struct api_call *call, struct api_prompt *prompt, int64_t *out_rendered_ns,
-                          struct status_note *note) {
-    const struct api_server *api = call->api;
+enum status tokenize_worker_encode(const struct api_server *api, enum api_kind kind, bool adds_special,
+                                   struct api_prompt *prompt, int64_t *out_rendered_ns, struct status_note *note) {
     struct id_list ids;
     int64_t now_s = 0;
     enum status status = STATUS_OK;
     if (!prompt->text) return STATUS_OK;
     id_list_init(&ids, (size_t)engine_max_context(api->engine) * 4 + 1024); /* far past the limit is no count */
-    if (call->kind == API_CHAT) {
+    if (kind == API_CHAT) {
         if (!wall_clock(&now_s)) status = status_fail(note, STATUS_IO, "the wall clock cannot be read");
         if (!status)
             status = chat_prompt_encode(api->chat_template, api->tokenizer, prompt->text, prompt->n_bytes, now_s, &ids,
                                         out_rendered_ns, note);
     } else {
-        unsigned flags = (call->kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) |
-                         (tokenizer_adds_bos(api->tokenizer) ? TOKENIZER_ADD_BOS : 0);
+        bool has_bos = adds_special && tokenizer_adds_bos(api->tokenizer);
+        unsigned flags = (kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) | (has_bos ? TOKENIZER_ADD_BOS : 0);
         status = tokenizer_encode(api->tokenizer, prompt->text, prompt->n_bytes, flags, &ids, note);
     }
     if (!status) {
@@ -139,6 +139,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
     request->class_ = params->class_;
     request->priority = params->priority;
     request->deadline_ns = call->deadline_ns;
+    request->pin_ns = call->extras.pin_ns;
+    request->tells_progress = params->wants_progress;
     request->tenant_id = call->terms.tenant_id;
     request->tenant_weight = call->terms.weight;
     request->max_unread = 256;
@@ -170,7 +172,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
 static void add_spans(const struct api_call *call, struct api_prompt *prompt, int64_t begin_ns, int64_t rendered_ns) {
     struct phase_stats *stats = &prompt->request->stats;
     stats->received_ns = call->received_ns;
-    phase_stats_add(stats, PHASE_PREPROCESS, call->received_ns, call->parsed_ns);
+    phase_stats_add(stats, PHASE_READ, call->received_ns, call->read_ns);
+    phase_stats_add(stats, PHASE_PREPROCESS, call->read_ns, call->parsed_ns);
     phase_stats_add(stats, PHASE_TEXT_QUEUE, call->parsed_ns, begin_ns);
     if (rendered_ns) phase_stats_add(stats, PHASE_TEMPLATE, begin_ns, rendered_ns);
     prompt->tokenize_begin_ns = rendered_ns ? rendered_ns : begin_ns;
@@ -188,7 +191,7 @@ static bool encode_all(struct api_call *call) {
         int64_t begin_ns = clock_now_ns(), rendered_ns = 0;
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             return api_fault_set(&call->fault, 499, NULL, NULL, "the client is gone");
-        enum status status = encode(call, prompt, &rendered_ns, &note);
+        enum status status = tokenize_worker_encode(call->api, call->kind, true, prompt, &rendered_ns, &note);
         if (status) {
             api_fault_from_status(&call->fault, status, &note);
             return false;
@@ -199,22 +202,35 @@ static bool encode_all(struct api_call *call) {
     return true;
 }
 
-/* Nothing of a call runs unless all of it can be asked. */
-static void take_call(struct tokenize_worker *worker, struct api_call *call) {
-    if (!encode_all(call)) {
-        report(worker, call, -1);
-        return;
-    }
+void tokenize_worker_submit(struct tokenize_worker *worker, struct api_call *call) {
     int n_prompts = call->n_prompts;
     for (int i = 0; i < n_prompts; i++) {
         struct api_prompt *prompt = &call->prompts[i];
-        phase_stats_add(&prompt->request->stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, clock_now_ns());
+        struct phase_stats *stats = &prompt->request->stats;
+        int64_t now_ns = clock_now_ns();
+        phase_stats_add(stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, call->ready_ns ? call->ready_ns : now_ns);
+        if (call->ready_ns) phase_stats_add(stats, PHASE_PREPROCESS, call->ready_ns, now_ns); /* at the gate */
         /* Once the last prompt is submitted the call may be gone. */
         prompt->before = prompt->request->stats;
         enum status status = call->is_estimate ? engine_client_ask(worker->api->engine, prompt->request)
                                                : engine_client_submit(worker->api->engine, prompt->request);
         if (status) report(worker, call, i);
     }
+}
+
+/* Nothing of a call runs unless all of it can be asked. */
+static void take_call(struct tokenize_worker *worker, struct api_call *call) {
+    if (!encode_all(call)) {
+        report(worker, call, TOKENIZE_FAILED);
+        return;
+    }
+    if (!api_gate_wants(call)) {
+        tokenize_worker_submit(worker, call);
+        return;
+    }
+    if (call->api->hook && !call->is_cleared) call->question = pre_hook_question(call, &call->n_question);
+    call->ready_ns = clock_now_ns();
+    report(worker, call, TOKENIZE_READY);
 }
 
 static void worker_main(void *arg) {

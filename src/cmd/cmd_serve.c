@@ -3,7 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/api_server.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/ring.h"
@@ -15,8 +16,12 @@
 #include "cmd/serve_config.h"
 #include "cmd/serve_report.h"
 #include "cmd/service_manager.h"
+#include "weights/gguf_digest.h"
 
-#define IDLE_S 60
+#define MAX_BODIES 16 /* of the longest kind, at a time */
+#define MAX_UNREAD_BYTES ((size_t)8 << 20)
+#define IDLE_MS 60000
+#define WRITE_MS 60000
 #define FULL_SESSIONS 4 /* that many requests of the longest kind fit beside each other */
 
 struct serve {
@@ -29,7 +34,8 @@ struct serve {
     struct api_server api;
     const char *model_names[OPTIONS_MAX_LIST];
     char default_name[CMD_MODEL_MAX_PATH_BYTES];
-    int port; /* 0: only sockets that have none */
+    int port;                            /* 0: only sockets that have none */
+    uint8_t identity[HASH_SHA256_BYTES]; /* of answers, see identify_answers */
     struct thread loader;
     bool is_loading; /* the loader is to be joined */
     bool is_ready;
@@ -164,9 +170,17 @@ static enum status listen_all(struct serve *serve, struct status_note *note) {
 
 static enum status create_http(struct serve *serve, struct status_note *note) {
     const struct options *options = &serve->config.options;
-    struct http_limits limits = {(int)options->max_connections, (size_t)options->max_body_bytes, IDLE_S};
+    struct http_limits limits = {.max_connections = (int)options->max_connections,
+                                 .max_body_bytes = (size_t)options->max_body_bytes,
+                                 .max_bodies_bytes = (size_t)options->max_body_bytes * MAX_BODIES,
+                                 .max_unread_bytes = MAX_UNREAD_BYTES,
+                                 .idle_ms = IDLE_MS,
+                                 .head_ms = (int)options->header_timeout * 1000,
+                                 .body_ms = (int)options->header_timeout * 3000,
+                                 .write_ms = WRITE_MS};
+    struct http_handlers handlers = api_server_handlers(&serve->api);
     struct http_tls tls = {options->ssl_certfile, options->ssl_keyfile};
-    enum status status = http_server_create(&serve->http, &limits, &tls, api_server_handle, &serve->api, note);
+    enum status status = http_server_create(&serve->http, &limits, &tls, &handlers, note);
     serve->api.http = serve->http;
     return status;
 }
@@ -181,6 +195,35 @@ static enum status open_http(struct serve *serve, struct status_note *note) {
     return status;
 }
 
+/* What a request meets in front of the engine. */
+static enum status open_front(struct serve *serve, struct status_note *note) {
+    const struct options *options = &serve->config.options;
+    struct pre_hook_options hook = {.address = options->pre_hook,
+                                    .timeout_ms = (int)options->pre_hook_timeout,
+                                    .lets_pass = options->pre_hook_fail && strcmp(options->pre_hook_fail, "open") == 0,
+                                    .max_asks = serve->api.options.max_calls};
+    struct app_cache_options cache = {
+        .address = options->app_cache, .ttl_s = (int)options->app_cache_ttl, .max_calls = serve->api.options.max_calls};
+    enum status status = STATUS_OK;
+    if (hook.address && (status = pre_hook_create(&serve->api.hook, serve->http, &hook, note)) != STATUS_OK)
+        status_note_prefix(note, "--pre-hook");
+    if (!status && cache.address &&
+        (status = app_cache_create(&serve->api.cache, serve->http, &cache, note)) != STATUS_OK)
+        status_note_prefix(note, "--app-cache");
+    return status;
+}
+
+/* All that answers depend on beside the request: the model's file, how it is computed, how much fits. */
+static void identify_answers(struct serve *serve) {
+    const struct options *options = &serve->config.options;
+    uint8_t digest[HASH_SHA256_BYTES];
+    char numerics[200];
+    gguf_digest(serve->model.gguf, digest);
+    int n = snprintf(numerics, sizeof numerics, "%s %s %s %s %d", KVICK_VERSION, options->kv_cache_dtype,
+                     options->activations, options->isa ? options->isa : "", engine_max_context(serve->model.engine));
+    hash_sha256(digest, sizeof digest, numerics, (size_t)n, serve->identity);
+}
+
 /* ---- loading ---- */
 
 /* On a thread of its own, so that /health answers meanwhile. */
@@ -193,6 +236,7 @@ static void load_main(void *owner) {
     if (!status && cmd_chat_template(serve->model.gguf, &serve->chat_template, &serve->chat_note))
         serve->chat_template = NULL;
     if (!status) status = cmd_engine_await(&serve->model, &serve->note);
+    if (!status && serve->config.options.app_cache) identify_answers(serve);
     serve->status = status;
     if (ring_push(&serve->is_loaded, &done)) BUG("cannot say that the model is loaded");
 }
@@ -230,6 +274,7 @@ static void on_loaded(void *owner) {
     if (serve->status) {
         http_server_stop(serve->http);
     } else {
+        if (serve->api.cache) app_cache_set_identity(serve->api.cache, serve->identity);
         serve->is_ready = true;
         say_ready(serve);
     }
@@ -261,6 +306,7 @@ static void close_all(struct serve *serve) {
 static enum status run(struct serve *serve, struct status_note *note) {
     set_admission(serve);
     enum status status = open_http(serve, note);
+    if (!status) status = open_front(serve, note);
     if (!status) status = start_loading(serve, note);
     if (status) return status;
     http_server_run(serve->http);
@@ -272,6 +318,7 @@ static enum status run(struct serve *serve, struct status_note *note) {
 static enum status check(struct serve *serve, struct status_note *note) {
     struct serve_facts facts;
     enum status status = create_http(serve, note);
+    if (!status) status = open_front(serve, note);
     if (!status) status = serve_report_expect(&facts, &serve->config, &serve->model, note);
     if (status) return status;
     facts.n_keys = serve->api.auth.n_keys;

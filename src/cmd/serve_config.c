@@ -155,9 +155,23 @@ static enum status check_ranges(const struct options *options, struct status_not
     if (!status) status = check_range("shutdown-timeout", options->shutdown_timeout, 0, MAX_TIMEOUT_S, note);
     if (!status) status = check_range("max-body-bytes", options->max_body_bytes, 1024, MAX_BODY_BYTES, note);
     if (!status) status = check_range("max-connections", options->max_connections, 1, 1000000, note);
+    if (!status) status = check_range("header-timeout", options->header_timeout, 1, 3600, note);
+    if (!status) status = check_range("pre-hook-timeout", options->pre_hook_timeout, 1, 600000, note);
+    if (!status) status = check_range("app-cache-ttl", options->app_cache_ttl, 1, 31536000, note);
     if (!status && !options->ssl_certfile != !options->ssl_keyfile)
         status = status_fail(note, STATUS_INVALID, "--ssl-certfile and --ssl-keyfile belong together");
     return status;
+}
+
+static enum status check_hook(const struct options *options, struct status_note *note) {
+    const char *fail = options->pre_hook_fail;
+    if (options->pre_hook && !fail)
+        return status_fail(note, STATUS_INVALID,
+                           "--pre-hook needs --pre-hook-fail open (then requests pass) or closed");
+    if (fail && !options->pre_hook) return status_fail(note, STATUS_INVALID, "--pre-hook-fail needs --pre-hook");
+    if (fail && strcmp(fail, "open") != 0 && strcmp(fail, "closed") != 0)
+        return status_fail(note, STATUS_INVALID, "--pre-hook-fail: '%.40s' is neither open nor closed", fail);
+    return STATUS_OK;
 }
 
 /* As llama.cpp counts threads: --threads those of decode, --threads-batch those of prompts. */
@@ -211,6 +225,7 @@ enum status serve_config_read(struct serve_config *config, const struct options 
     if (!status) status = read_classes(config, note);
     if (!status) status = read_words(config, note);
     if (!status) status = check_ranges(options, note);
+    if (!status) status = check_hook(options, note);
     if (!status) status = read_admin(config, note);
     if (!status) status = set_engine(config, note);
     if (status) options_add_source(options, note);

@@ -16,7 +16,8 @@
 
 #define MAX_INBOX 1024
 #define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
-#define IDLE_POLL_MS 1         /* how late a reader's progress is seen when nothing else is to be done */
+#define MAX_SLEEP_NS INT64_C(3600000000000)
+#define IDLE_POLL_MS 1 /* how late a reader's progress is seen when nothing else is to be done */
 
 /* ---- start and end ---- */
 
@@ -88,6 +89,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     for (size_t i = 0; has_memory && i < n; i++)
         has_memory = !kv_table_init(&engine->sequences[i].kv, &engine->groups, options->max_context);
     if (has_memory && !plan_init(&engine->plan, &limits) &&
+        !kv_pins_init(&engine->pins, &engine->groups, options->max_context, limits.max_rows) &&
         !admission_init(&engine->admission, &admission, options->max_sequences) &&
         !step_batch_init(&engine->batch, &limits, engine->groups.n_groups) &&
         !sampler_init(&engine->sampler, engine->model.n_vocab, options->n_threads, &engine->kernels))
@@ -129,6 +131,7 @@ static void unload(struct engine *engine) {
     step_batch_deinit(&engine->batch);
     sampler_deinit(&engine->sampler);
     forward_destroy(&engine->forward);
+    kv_pins_deinit(&engine->pins);
     kv_groups_deinit(&engine->groups);
     group_store_deinit(&engine->store);
     thread_pool_destroy(&engine->pool);
@@ -180,6 +183,7 @@ static void switch_phases(struct engine *engine) {
         struct request *request = engine_slot_of(engine, sequence)->request;
         if (request->last_step != engine->stats.n_steps)
             phase_stats_switch(&request->stats, phase_without_rows(sequence), engine->step_start_ns);
+        message_show(request);
     }
 }
 
@@ -220,13 +224,22 @@ static bool tidy(struct engine *engine) {
     return has_more;
 }
 
+/* How long an idle engine may sleep: until a pin ends. */
+static int next_expiry_ms(const struct engine *engine) {
+    int64_t next_ns = kv_pins_next_ns(&engine->pins), left_ns = next_ns - clock_now_ns();
+    if (!next_ns) return -1;
+    if (left_ns > MAX_SLEEP_NS) left_ns = MAX_SLEEP_NS;
+    return left_ns > 0 ? (int)(left_ns / 1000000) + 1 : 0;
+}
+
 /* One round of the loop; waits where nothing can be done. */
 static void turn(struct engine *engine) {
     if (engine->state.n_sequences == 0) {
         while (ring_n_items(&engine->inbox) == 0 && tidy(engine)) continue;
         if (engine->must_probe && ring_n_items(&engine->inbox) == 0) pacing_measure_idle(engine);
-        ring_wait(&engine->inbox, -1);
+        ring_wait(&engine->inbox, next_expiry_ms(engine));
     }
+    kv_pins_expire(&engine->pins, clock_now_ns());
     inbox_read(engine);
     bool has_run = outbox_has_step_room(engine) && run_step(engine);
     engine_stats_publish(engine);

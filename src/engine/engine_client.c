@@ -55,6 +55,7 @@ static enum status send(struct engine *engine, struct request *request, enum com
     request->is_forked = false;
     request->last_step = -1;
     atomic_store_explicit(&request->n_read, 0, memory_order_relaxed);
+    message_show(request);
     struct command_message message = {.kind = kind, .request = request};
     /* Counted before it is there, so that nobody ever sees more read than sent. */
     engine_count_sent(engine, 1);
@@ -78,6 +79,10 @@ bool engine_client_wait(struct engine *engine, int timeout_ms, struct event *out
 
 void engine_client_acknowledge(struct request *request, int n_tokens) {
     atomic_fetch_add_explicit(&request->n_read, n_tokens, memory_order_relaxed);
+}
+
+void engine_client_look(const struct request *request, struct phase_stats *out_stats) {
+    seqlock_read(&request->shown_lock, request->shown, out_stats, sizeof *out_stats);
 }
 
 enum status engine_client_cancel(struct engine *engine, uint64_t request_id) {

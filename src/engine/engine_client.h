@@ -28,6 +28,9 @@ bool engine_client_wait(struct engine *engine, int timeout_ms, struct event *out
 /* So many more of the request's tokens have reached their reader (see max_unread). Thread: any, until FINISHED. */
 void engine_client_acknowledge(struct request *request, int n_tokens);
 
+/* What is known of a request that is out, as of the engine's last step. Thread: any, until FINISHED. */
+void engine_client_look(const struct request *request, struct phase_stats *out_stats);
+
 /* Seen by the engine between two layers. Late or unknown ids do nothing. Errors: STATUS_BUSY. */
 WARN_UNUSED enum status engine_client_cancel(struct engine *engine, uint64_t request_id);
 

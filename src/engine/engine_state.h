@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/step_batch.h"
 #include "kvcache/group_store.h"
+#include "kvcache/kv_pins.h"
 #include "planner/cost_model.h"
 #include "sched/plan.h"
 
@@ -41,6 +42,7 @@ struct engine {
     struct kernel_table kernels;
     struct group_store store;
     struct kv_groups groups;
+    struct kv_pins pins;
     struct forward *forward;
     struct sampler sampler;
     struct plan plan;

@@ -36,6 +36,8 @@ static struct engine_group_stats count_group(const struct engine *engine, int gr
                                        .n_free = counted->pool.n_free,
                                        .n_reusable = counted->pool.n_reusable,
                                        .n_held = counted->pool.n_held,
+                                       .n_pinned = engine->pins.n_pinned[group],
+                                       .max_pinned = engine->pins.max_pinned[group],
                                        .n_refs = usage.n_refs,
                                        .n_held_slots = (int64_t)counted->pool.n_held * engine->groups.block_tokens,
                                        .n_unused_slots = usage.n_unused_slots};

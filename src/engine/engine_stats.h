@@ -18,6 +18,7 @@ struct engine;
 struct engine_group_stats {
     int window; /* 0: all is kept */
     int n_blocks, n_free, n_reusable, n_held;
+    int n_pinned, max_pinned;             /* of the held; what may be */
     int64_t n_refs;                       /* held blocks, once for each sequence that holds them */
     int64_t n_held_slots, n_unused_slots; /* their quotient is the waste */
 };

@@ -165,13 +165,17 @@ static void pool_hidden(struct engine *engine, const struct model_batch *batch) 
 /* ---- accounts ---- */
 
 static void account(struct engine *engine, const struct plan_item *item, int64_t now_ns) {
-    struct phase_stats *stats = &engine_slot_of(engine, item->sequence)->request->stats;
+    struct request *request = engine_slot_of(engine, item->sequence)->request;
+    struct phase_stats *stats = &request->stats;
     bool is_prefill = is_prompt(item);
     step_work_add(is_prefill ? &stats->prefill : &stats->decode, engine, item);
     if (!is_prefill || item->sequence->n_tokens > item->sequence->n_prompt) return;
     if (!stats->prefill_start_ns) stats->prefill_start_ns = engine->step_start_ns;
     stats->prefill_end_ns = now_ns;
     stats->n_prefill_steps++;
+    stats->n_cached_tokens = item->sequence->n_cached_tokens;
+    if (stats->n_done_tokens < item->to) stats->n_done_tokens = item->to;
+    if (!item->sequence->is_cancelled) outbox_send_progress(engine, request);
     if (item->to == item->sequence->n_prompt && !stats->first_token_ns)
         phase_stats_switch(stats, PHASE_FIRST_SAMPLE, now_ns);
 }

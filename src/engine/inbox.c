@@ -62,6 +62,9 @@ static enum status check_service(struct request *request) {
         return status_fail(note, STATUS_INVALID, "tenant_weight %d is negative", request->tenant_weight);
     if (request->deadline_ns < 0)
         return status_fail(note, STATUS_INVALID, "the deadline lies before the clock's start");
+    if (request->pin_ns < 0 || (request->pin_ns && (request->max_new || !request->has_cache)))
+        return status_fail(note, STATUS_INVALID, "a prompt that is pinned has max_tokens %d, and %s cache",
+                           request->max_new, request->has_cache ? "a" : "no");
     if (request->max_unread < 0)
         return status_fail(note, STATUS_INVALID, "max_unread %d is negative", request->max_unread);
     return STATUS_OK;

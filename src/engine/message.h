@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/seqlock.h"
 #include "base/status.h"
 #include "engine/phase_stats.h"
 #include "engine/sampler.h"
@@ -49,6 +50,13 @@ struct request_choice {
     int n_new_tokens;
 };
 
+/* What of a prompt is pinned, and what of all. */
+struct request_pin {
+    int n_tokens;                 /* 0: nothing */
+    bool is_full;                 /* more may not be pinned now */
+    int n_all_blocks, max_blocks; /* of the first group */
+};
+
 struct request {
     uint64_t id; /* set by engine_client_submit */
     void *owner; /* the client's own; every event carries it */
@@ -84,15 +92,21 @@ struct request {
     int priority;        /* within class and tenant, the lower the earlier */
     int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
 
+    int64_t pin_ns;      /* its prompt's blocks stay for so long when it is through (kv_pins); 0: like any */
+    bool tells_progress; /* an event for each step that computes a part of its prompt */
+
     /* Back-pressure: it is not planned while max_unread of its tokens have not been acknowledged. */
     int max_unread;         /* 0: never */
     int64_t max_blocked_ns; /* it is cut after so long; 0: never */
     atomic_int n_read;      /* by engine_client_acknowledge; relaxed: only a count */
 
-    /* Filled on the way home. */
+    /* Filled on the way home; a copy of the stats as of the last step can be read meanwhile (engine_client_look). */
     struct phase_stats stats;
+    struct seqlock shown_lock;
+    _Atomic uint64_t shown[SEQLOCK_WORDS(struct phase_stats)];
     struct request_choice choices[REQUEST_MAX_CHOICES]; /* [n_choices] */
-    struct status_note note;                            /* why it was refused or cut */
+    struct request_pin pin;
+    struct status_note note; /* why it was refused or cut */
 
     /* The engine's own. */
     int n_unfinished;  /* choices */
@@ -100,6 +114,11 @@ struct request {
     bool is_forked;    /* the choices beside the first have sequences of their own */
     int64_t last_step; /* that had rows of it */
 };
+
+/* Makes the stats readable for others. Thread: whose they are. */
+static inline void message_show(struct request *request) {
+    seqlock_write(&request->shown_lock, request->shown, &request->stats, sizeof request->stats);
+}
 
 /* The tokens of a choice, the prompt in front. */
 static inline uint32_t *message_tokens(const struct request *request, uint32_t choice) {
@@ -115,7 +134,15 @@ struct command_message {
     uint64_t request_id;     /* CANCEL */
 };
 
-enum event_kind { EVENT_ADMITTED, EVENT_REFUSED, EVENT_ESTIMATED, EVENT_TOKEN, EVENT_CHOICE_FINISHED, EVENT_FINISHED };
+enum event_kind {
+    EVENT_ADMITTED,
+    EVENT_REFUSED,
+    EVENT_ESTIMATED,
+    EVENT_PROGRESS, /* of the prompt, while it is computed */
+    EVENT_TOKEN,
+    EVENT_CHOICE_FINISHED,
+    EVENT_FINISHED
+};
 
 struct event {
     enum event_kind kind;
@@ -124,6 +151,7 @@ struct event {
     uint32_t choice;           /* TOKEN, CHOICE_FINISHED */
     uint32_t token;            /* TOKEN */
     int token_idx;             /* TOKEN: its number in the answer of the choice */
+    int n_done, n_cached;      /* PROGRESS: tokens of the prompt that are computed or found, and of them the latter */
     enum finish_reason reason; /* CHOICE_FINISHED; FINISHED: of the choice that was last */
     enum status status;        /* REFUSED */
     /* REFUSED: by admission, or ADMISSION_ADMITTED if the request itself makes no sense. */

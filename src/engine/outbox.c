@@ -41,6 +41,15 @@ void outbox_send_token(struct engine *engine, const struct sequence *sequence) {
                                         .token_idx = last - sequence->n_prompt});
 }
 
+void outbox_send_progress(struct engine *engine, const struct request *request) {
+    if (!request->tells_progress) return;
+    outbox_send(engine, &(struct event){.kind = EVENT_PROGRESS,
+                                        .request_id = request->id,
+                                        .owner = request->owner,
+                                        .n_done = request->stats.n_done_tokens,
+                                        .n_cached = request->stats.n_cached_tokens});
+}
+
 static void count_finish(struct engine_stats *stats, enum finish_reason reason) {
     stats->n_finished++;
     stats->n_cancelled += reason == FINISH_CANCELLED;
@@ -69,12 +78,23 @@ static void end_unborn(struct engine *engine, const struct request *request, enu
         if (engine->slots[i].request == request) end_choice(engine, &engine->slots[i], reason, 0);
 }
 
+static void pin_prompt(struct engine *engine, const struct sequence *sequence, struct request *request) {
+    int64_t until_ns = clock_now_ns() + request->pin_ns;
+    bool is_full = kv_pins_add(&engine->pins, &sequence->kv, request->n_prompt, request->tenant_id, until_ns,
+                               &request->pin.n_tokens) != STATUS_OK;
+    if (is_full) request->pin.n_tokens = 0;
+    request->pin.is_full = is_full;
+    request->pin.n_all_blocks = engine->pins.n_pinned[0];
+    request->pin.max_blocks = engine->pins.max_pinned[0];
+}
+
 void outbox_finish(struct engine *engine, struct sequence *sequence, enum finish_reason reason) {
     struct engine_slot *slot = engine_slot_of(engine, sequence);
     struct request *request = slot->request;
     uint32_t choice = slot->choice;
     request->stats.n_preemptions += sequence->n_preempted;
     if (choice == 0) request->stats.n_cached_tokens = sequence->n_cached_tokens;
+    if (choice == 0 && request->pin_ns && reason == FINISH_LENGTH) pin_prompt(engine, sequence, request);
     engine->n_cancelled -= sequence->is_cancelled;
     end_choice(engine, slot, reason, sequence->n_tokens - sequence->n_prompt);
     end_unborn(engine, request, reason);

@@ -6,7 +6,8 @@
 
 #include "engine/engine_state.h"
 
-#define OUTBOX_EVENTS_PER_STEP 3 /* of one sequence: a token, the end of its choice, the end of its request */
+/* Of one sequence: progress, a token, the end of its choice, the end of its request. */
+#define OUTBOX_EVENTS_PER_STEP 4
 
 /* Room for whatever a step can send; for an answer to a command (steps have half of the outbox for themselves); for
  * one event. */
@@ -21,6 +22,9 @@ void outbox_send_home(struct engine *engine, struct request *request, struct eve
 
 /* The sequence has a new token; commit has appended it. */
 void outbox_send_token(struct engine *engine, const struct sequence *sequence);
+
+/* How far its prompt is, if it wants to be told. */
+void outbox_send_progress(struct engine *engine, const struct request *request);
 
 /* The sequence's answer ends: blocks and slot are given back, and the request goes home with its last choice. */
 void outbox_finish(struct engine *engine, struct sequence *sequence, enum finish_reason reason);

@@ -51,6 +51,7 @@ struct phase_stats {
     int64_t open_ns;
     struct phase_work prefill, decode;
     int n_prompt_tokens, n_cached_tokens, n_new_tokens; /* new: of all choices */
+    int n_done_tokens;                                  /* of the prompt, computed or found */
     int n_prefill_steps, n_preemptions;
 };
 

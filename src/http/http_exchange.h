@@ -19,7 +19,7 @@ typedef void http_gone_fn(void *owner);
 
 /* ---- the request ---- */
 
-/* "GET", "POST", ...; "" for a method that the server does not know. */
+/* "GET", "POST", any word; "" if the request's head could not be read. */
 const char *http_exchange_method(const struct http_exchange *exchange);
 
 /* Decoded, without the query. */
@@ -34,12 +34,15 @@ const char *http_exchange_header(const struct http_exchange *exchange, const cha
 /* How often a header was sent. */
 int http_exchange_n_headers(const struct http_exchange *exchange, const char *name);
 
-/* The whole body, contiguous; valid as long as the exchange. */
+/* The whole body, contiguous; valid until drop_body, or as long as the exchange. */
 const char *http_exchange_body(const struct http_exchange *exchange, size_t *out_n_bytes);
 
-/* When its first byte and its last byte were seen, by clock_now_ns. The first is not known before the headers are read:
- * it is the time at which the connection became readable. */
+/* It is needed no more: its room is for others while the reply is awaited. */
+void http_exchange_drop_body(struct http_exchange *exchange);
+
+/* When its first byte and its last byte were seen, by clock_now_ns. */
 int64_t http_exchange_received_ns(const struct http_exchange *exchange);
+int64_t http_exchange_read_ns(const struct http_exchange *exchange);
 
 /* The TCP port that the client connected to; 0: it came by something else. */
 int http_exchange_local_port(const struct http_exchange *exchange);
@@ -53,7 +56,8 @@ void http_exchange_set_header(struct http_exchange *exchange, const char *name, 
 void http_exchange_reply(struct http_exchange *exchange, int code, const char *content_type, const char *body,
                          size_t n_bytes);
 
-/* A reply in pieces, chunked: start once, then send, then end. Bytes are copied and leave before the loop sleeps. */
+/* A reply in pieces, chunked: start once, then send, then end. Bytes are copied and leave before the loop sleeps. Who
+ * lets more than max_unread_bytes wait is cut; on_gone tells, when the loop comes round. */
 void http_exchange_start(struct http_exchange *exchange, int code, const char *content_type);
 void http_exchange_send(struct http_exchange *exchange, const char *bytes, size_t n_bytes);
 void http_exchange_end(struct http_exchange *exchange);

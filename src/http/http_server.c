@@ -1,124 +1,76 @@
 #include "http/http_server.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <event2/bufferevent_ssl.h>
-#include <event2/listener.h>
 #include <event2/thread.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "http/http_exchange_impl.h"
+#include "http/http_impl.h"
 
-#define MAX_LISTENERS 8
-#define MAX_WATCHES 16
-#define MAX_HEADER_BYTES (64 << 10)
 #define BACKLOG 1024
 #define FULL_CHECK_MS 50
-#define OWN_DESCRIPTORS 32 /* of the process beside connections */
-
-struct watch {
-    struct event *event;
-    http_wake_fn *call;
-    void *owner;
-};
-
-struct http_server {
-    struct event_base *base;
-    struct evhttp *http;
-    SSL_CTX *tls;
-    struct http_tls tls_files;
-    struct http_limits limits;
-    struct evhttp_bound_socket *listeners[MAX_LISTENERS];
-    int ports[MAX_LISTENERS]; /* of the listeners; 0: not TCP */
-    int n_listeners;
-    struct watch watches[MAX_WATCHES];
-    int n_watches;
-    int n_connections; /* open ones, or more */
-    bool is_full;      /* listeners are paused */
-    http_handle_fn *handle;
-    void *owner;
-    struct http_exchange *exchanges; /* all that are open */
-    int n_exchanges;
-};
+#define FULL_IDLE_NS INT64_C(5000000000) /* while others wait, a connection may be idle that long */
+#define OWN_DESCRIPTORS 32               /* of the process beside connections */
 
 /* ---- connections ---- */
 
 static void pause_listeners(struct http_server *server, bool is_full) {
+    struct timeval wait = {0, FULL_CHECK_MS * 1000};
+    if (is_full) event_add(server->resume, &wait);
     if (server->is_full == is_full) return;
     server->is_full = is_full;
     for (int i = 0; i < server->n_listeners; i++) {
-        struct evconnlistener *listener = evhttp_bound_socket_get_listener(server->listeners[i]);
         if (is_full)
-            evconnlistener_disable(listener);
+            evconnlistener_disable(server->listeners[i]);
         else
-            evconnlistener_enable(listener);
+            evconnlistener_enable(server->listeners[i]);
     }
 }
 
-int http_server_port_of(int fd) {
-    struct sockaddr_storage address;
-    socklen_t n_bytes = sizeof address;
-    char port[16];
-    if (getsockname(fd, (struct sockaddr *)&address, &n_bytes) != 0) return 0;
-    if (getnameinfo((struct sockaddr *)&address, n_bytes, NULL, 0, port, sizeof port, NI_NUMERICSERV) != 0) return 0;
-    int value = 0;
-    for (const char *digit = port; *digit; digit++) value = value * 10 + (*digit - '0');
-    return value;
-}
-
-/* Connections of our ports, counted in the kernel's table of this process: evhttp tells of requests, not of the end of
- * connections. */
-static int count_connections(const struct http_server *server) {
-    DIR *fds = opendir("/proc/self/fd");
-    int n = 0;
-    if (!fds) return server->n_connections;
-    for (const struct dirent *entry; (entry = readdir(fds)) != NULL;) {
-        int fd = 0, is_number = entry->d_name[0] != 0;
-        for (const char *digit = entry->d_name; *digit; digit++) {
-            is_number &= *digit >= '0' && *digit <= '9';
-            fd = fd * 10 + (*digit - '0');
-        }
-        struct sockaddr_storage peer;
-        socklen_t n_bytes = sizeof peer;
-        if (!is_number || getpeername(fd, (struct sockaddr *)&peer, &n_bytes) != 0) continue;
-        int port = http_server_port_of(fd);
-        for (int i = 0; port && i < server->n_listeners; i++)
-            if (server->ports[i] == port) {
-                n++;
-                break;
-            }
-    }
-    closedir(fds);
-    return n;
-}
-
-/* n_connections only grows between two counts, so counting is needed once per max_connections at most, and while full.
- */
-static void check_connections(void *owner) {
+/* Full: who waits in the backlog has a right to the place of who asks nothing. */
+static void on_resume(evutil_socket_t fd, short what, void *owner) {
     struct http_server *server = owner;
-    if (server->n_connections < server->limits.max_connections) return;
-    server->n_connections = count_connections(server);
+    int64_t now_ns = clock_now_ns();
+    (void)fd, (void)what;
+    for (struct http_connection *connection = server->connections, *next; connection; connection = next) {
+        next = connection->next;
+        if (connection->phase == HTTP_IDLE && now_ns - connection->since_ns > FULL_IDLE_NS)
+            http_connection_free(connection);
+    }
     pause_listeners(server, server->n_connections >= server->limits.max_connections);
+}
+
+void http_server_forget(struct http_server *server, struct http_connection *connection) {
+    (void)connection;
+    server->n_connections--;
+    if (server->is_full && server->n_connections < server->limits.max_connections) pause_listeners(server, false);
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int n_bytes,
+                      void *owner) {
+    struct http_server *server = owner;
+    (void)listener, (void)address, (void)n_bytes;
+    http_connection_open(server, fd);
+    if (server->n_connections >= server->limits.max_connections) pause_listeners(server, true);
 }
 
 /* The system has no descriptor or memory left for another connection: it waits in the backlog like one too many. */
 static void on_accept_error(struct evconnlistener *listener, void *owner) {
-    struct http_server *server = owner;
     (void)listener;
-    server->n_connections = server->limits.max_connections;
-    pause_listeners(server, true);
+    pause_listeners(owner, true);
 }
 
 /* As many connections as asked for, or as descriptors allow. */
@@ -134,56 +86,32 @@ static void fit_descriptors(struct http_limits *limits) {
              (unsigned long long)files.rlim_cur, limits->max_connections);
 }
 
-static struct bufferevent *open_stream(struct event_base *base, void *owner) {
-    struct http_server *server = owner;
+struct bufferevent *http_server_open_stream(struct http_server *server, int fd) {
     struct bufferevent *stream;
-    if (server->tls) {
-        SSL *session = SSL_new(server->tls);
-        if (!session) return NULL;
-        stream = bufferevent_openssl_socket_new(base, -1, session, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE);
-        if (!stream) SSL_free(session);
-    } else {
-        stream = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
-    }
-    if (!stream) return NULL;
-    /* evhttp bounds what it parses, not what it keeps unparsed: a chunk's size without an end, a next request. A whole
-     * chunk must fit. */
-    bufferevent_setwatermark(stream, EV_READ, 0, server->limits.max_body_bytes + MAX_HEADER_BYTES);
-    server->n_connections++;
-    check_connections(server);
+    if (!server->tls) return bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    SSL *session = SSL_new(server->tls);
+    if (!session) return NULL;
+    stream =
+        bufferevent_openssl_socket_new(server->base, fd, session, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE);
+    if (!stream) SSL_free(session);
     return stream;
 }
 
-/* Where a body ends must not depend on who reads: a proxy in front would take the rest for another request. */
-static bool has_clear_end(const struct http_exchange *exchange) {
-    const char *coding = http_exchange_header(exchange, "Transfer-Encoding");
-    return http_exchange_n_headers(exchange, "Content-Length") <= 1 &&
-           http_exchange_n_headers(exchange, "Transfer-Encoding") <= 1 &&
-           (!coding || strcasecmp(coding, "chunked") == 0);
+/* Without it a client could not tell a reply that is whole from one that was cut. */
+void http_server_close_stream(struct http_server *server, struct bufferevent *stream) {
+    if (!server->tls) return;
+    SSL_shutdown(bufferevent_openssl_get_ssl(stream));
+    ERR_clear_error();
 }
 
-static void on_request(struct evhttp_request *request, void *owner) {
-    static const char unclear[] = "the end of the body is not clear\n";
-    struct http_server *server = owner;
-    struct http_exchange *exchange =
-        http_exchange_open(server, server->base, request, &server->exchanges, &server->n_exchanges);
-    if (!exchange) {
-        evhttp_send_reply(request, 503, "Service Unavailable", NULL); /* no memory */
-    } else if (!has_clear_end(exchange)) {
-        http_exchange_set_header(exchange, "Connection", "close");
-        http_exchange_reply(exchange, 400, "text/plain", unclear, sizeof unclear - 1);
-    } else {
-        server->handle(server->owner, exchange);
+const char *http_server_date(struct http_server *server) {
+    time_t now = time(NULL);
+    struct tm tm;
+    if ((int64_t)now != server->date_s && gmtime_r(&now, &tm)) {
+        strftime(server->date, sizeof server->date, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        server->date_s = (int64_t)now;
     }
-}
-
-void http_server_forget(struct http_server *server, struct http_exchange *exchange) {
-    if (exchange->next) exchange->next->prev = exchange->prev;
-    if (exchange->prev)
-        exchange->prev->next = exchange->next;
-    else
-        server->exchanges = exchange->next;
-    server->n_exchanges--;
+    return server->date;
 }
 
 /* ---- start and end ---- */
@@ -222,29 +150,19 @@ static enum status open_loop(struct http_server *server) {
         server->base = event_base_new_with_config(config);
     event_config_free(config);
     if (!server->base) return STATUS_LIMIT;
-    server->http = evhttp_new(server->base);
-    if (!server->http) return STATUS_NOMEM;
-    evhttp_set_max_headers_size(server->http, MAX_HEADER_BYTES);
-    evhttp_set_max_body_size(server->http, (ev_ssize_t)server->limits.max_body_bytes);
-    evhttp_set_timeout(server->http, server->limits.idle_s);
-    evhttp_set_allowed_methods(server->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT |
-                                                 EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
-    evhttp_set_default_content_type(server->http, NULL);
-    evhttp_set_bevcb(server->http, open_stream, server);
-    evhttp_set_gencb(server->http, on_request, server);
-    return http_server_every(server, FULL_CHECK_MS, check_connections, server);
+    server->resume = event_new(server->base, -1, 0, on_resume, server);
+    return server->resume ? STATUS_OK : STATUS_NOMEM;
 }
 
 enum status http_server_create(struct http_server **out_server, const struct http_limits *limits,
-                               const struct http_tls *tls, http_handle_fn *handle, void *owner,
+                               const struct http_tls *tls, const struct http_handlers *handlers,
                                struct status_note *note) {
     struct http_server *server = mem_alloc(sizeof *server);
     *out_server = NULL;
     if (!server) return status_fail(note, STATUS_NOMEM, "no memory for the HTTP server");
     server->limits = *limits;
     fit_descriptors(&server->limits);
-    server->handle = handle;
-    server->owner = owner;
+    server->handlers = *handlers;
     if (tls) server->tls_files = *tls;
     /* Handlers run on the loop's thread alone, but http_server_stop comes from others. */
     enum status status = evthread_use_pthreads() == 0 ? open_loop(server) : STATUS_LIMIT;
@@ -258,13 +176,10 @@ enum status http_server_create(struct http_server **out_server, const struct htt
 void http_server_destroy(struct http_server **server_ptr) {
     struct http_server *server = *server_ptr;
     if (!server) return;
-    while (server->exchanges) {
-        struct evhttp_connection *connection = server->exchanges->connection;
-        http_exchange_drop(server->exchanges);
-        evhttp_connection_free(connection);
-    }
+    while (server->connections) http_connection_free(server->connections);
+    http_server_stop_listening(server);
     for (int i = 0; i < server->n_watches; i++) event_free(server->watches[i].event);
-    if (server->http) evhttp_free(server->http);
+    if (server->resume) event_free(server->resume);
     if (server->base) event_base_free(server->base);
     SSL_CTX_free(server->tls);
     mem_free(server);
@@ -282,14 +197,25 @@ enum status http_server_reload_tls(struct http_server *server, struct status_not
 
 /* ---- listening ---- */
 
+int http_server_port_of(int fd) {
+    struct sockaddr_storage address;
+    socklen_t n_bytes = sizeof address;
+    char port[16];
+    if (getsockname(fd, (struct sockaddr *)&address, &n_bytes) != 0) return 0;
+    if (getnameinfo((struct sockaddr *)&address, n_bytes, NULL, 0, port, sizeof port, NI_NUMERICSERV) != 0) return 0;
+    int value = 0;
+    for (const char *digit = port; *digit; digit++) value = value * 10 + (*digit - '0');
+    return value;
+}
+
 static enum status add_listener(struct http_server *server, int fd, struct status_note *note) {
-    if (server->n_listeners == MAX_LISTENERS)
-        return status_fail(note, STATUS_LIMIT, "more than %d addresses to listen on", MAX_LISTENERS);
-    struct evhttp_bound_socket *bound = evhttp_accept_socket_with_handle(server->http, fd);
-    if (!bound) return status_fail(note, STATUS_NOMEM, "no memory for a listener");
-    evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(bound), on_accept_error);
-    server->ports[server->n_listeners] = http_server_port_of(fd);
-    server->listeners[server->n_listeners++] = bound;
+    if (server->n_listeners == HTTP_MAX_LISTENERS)
+        return status_fail(note, STATUS_LIMIT, "more than %d addresses to listen on", HTTP_MAX_LISTENERS);
+    struct evconnlistener *listener =
+        evconnlistener_new(server->base, on_accept, server, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+    if (!listener) return status_fail(note, STATUS_NOMEM, "no memory for a listener");
+    evconnlistener_set_error_cb(listener, on_accept_error);
+    server->listeners[server->n_listeners++] = listener;
     return STATUS_OK;
 }
 
@@ -330,8 +256,9 @@ enum status http_server_listen_fd(struct http_server *server, int fd, struct sta
 }
 
 void http_server_stop_listening(struct http_server *server) {
-    for (int i = 0; i < server->n_listeners; i++) evhttp_del_accept_socket(server->http, server->listeners[i]);
+    for (int i = 0; i < server->n_listeners; i++) evconnlistener_free(server->listeners[i]);
     server->n_listeners = 0;
+    server->is_stopping = true;
 }
 
 /* ---- running ---- */
@@ -345,16 +272,16 @@ void http_server_stop(struct http_server *server) {
 }
 
 static void on_watch(evutil_socket_t fd, short what, void *owner) {
-    const struct watch *watch = owner;
+    const struct http_watch *watch = owner;
     (void)fd, (void)what;
     watch->call(watch->owner);
 }
 
 static enum status add_watch(struct http_server *server, int fd, short what, const struct timeval *interval,
                              http_wake_fn *call, void *owner) {
-    if (server->n_watches == MAX_WATCHES) return STATUS_LIMIT;
-    struct watch *watch = &server->watches[server->n_watches];
-    *watch = (struct watch){event_new(server->base, fd, (short)(what | EV_PERSIST), on_watch, watch), call, owner};
+    if (server->n_watches == HTTP_MAX_WATCHES) return STATUS_LIMIT;
+    struct http_watch *watch = &server->watches[server->n_watches];
+    *watch = (struct http_watch){event_new(server->base, fd, (short)(what | EV_PERSIST), on_watch, watch), call, owner};
     if (!watch->event) return STATUS_NOMEM;
     if (event_add(watch->event, interval) != 0) {
         event_free(watch->event);
@@ -377,8 +304,12 @@ enum status http_server_on_signal(struct http_server *server, int signal_number,
     return add_watch(server, signal_number, EV_SIGNAL, NULL, call, owner);
 }
 
+struct event_base *http_server_loop(struct http_server *server) {
+    return server->base;
+}
+
 int http_server_n_connections(const struct http_server *server) {
-    return count_connections(server);
+    return server->n_connections;
 }
 
 int http_server_n_exchanges(const struct http_server *server) {

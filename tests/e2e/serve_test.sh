@@ -10,7 +10,6 @@ if [ ! -e "$model" ]; then
     exit 77
 fi
 KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
-import http.client
 import json
 import re
 import signal
@@ -19,64 +18,12 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 
 sys.path.insert(0, "tests/support")
-from kvick_server import KVICK, SLOW, KvickServer
+from kvick_server import CHAT, KVICK, SLOW, TEXT, Tally, chat, streamed_text, text_of
+from kvick_server import KvickServer as Server
 
 N_VOCAB = 49152
-CHAT = "/v1/chat/completions"
-TEXT = "/v1/completions"
-
-
-class Server(KvickServer):
-    def ask(self, method, path, body=None, headers=None, timeout=60):
-        """(status, headers, body) of a request; body: JSON, or bytes as they are."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * SLOW)
-        raw = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
-        connection.request(method, path, raw, headers or {})
-        reply = connection.getresponse()
-        data = reply.read()
-        connection.close()
-        return reply.status, dict((k.lower(), v) for k, v in reply.getheaders()), data
-
-    def post(self, path, body, code=200, headers=None):
-        status, _, data = self.ask("POST", path, body, headers)
-        text = data.decode("utf-8")  # strict
-        assert status == code, (status, body if len(str(body)) < 300 else str(body)[:300], text[:400])
-        answer = json.loads(text)
-        if code != 200:
-            error = answer["error"]
-            assert error["message"] and error["type"] and set(error) == {"message", "type", "param", "code"}, answer
-        return answer
-
-    def stream(self, path, body):
-        """The data of a stream's events, without [DONE], which must be there."""
-        status, headers, data = self.ask("POST", path, dict(body, stream=True))
-        assert status == 200 and headers["content-type"].startswith("text/event-stream"), (status, headers, data)
-        events = data.decode("utf-8").split("\n\n")
-        assert events[-1] == "" and events[-2] == "data: [DONE]", events[-3:]
-        assert all(event.startswith("data: ") for event in events[:-1]), events
-        return [json.loads(event[6:]) for event in events[:-2]]
-
-
-def chat(text="What is the capital of France?", **more):
-    return dict({"model": "smollm2", "messages": [{"role": "user", "content": text}], "max_tokens": 16,
-                 "temperature": 0}, **more)
-
-
-def text_of(answer):
-    choice = answer["choices"][0]
-    return choice["message"]["content"] if "message" in choice else choice["text"]
-
-
-def streamed_text(events, index=0):
-    pieces = []
-    for event in events:
-        for choice in event["choices"]:
-            if choice["index"] == index:
-                pieces.append(choice["delta"].get("content") or "" if "delta" in choice else choice["text"])
-    return "".join(pieces)
 
 
 # ---- shapes ----
@@ -425,7 +372,7 @@ def a_full_queue_says_when_to_come_again():
         raw = json.dumps({"prompt": "x", "max_tokens": 250, "ignore_eos": True, "n": 2}).encode()
         client = socket.create_connection(("127.0.0.1", s.port))
         client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
-        while not load_of(s):
+        while not s.load():
             time.sleep(0.01)
         time.sleep(0.1)
         status, headers, data = s.ask("POST", TEXT, {"prompt": "y", "max_tokens": 1})
@@ -440,10 +387,6 @@ def a_full_queue_says_when_to_come_again():
 
 # ---- clients that leave, servers that end ----
 
-def load_of(s):
-    return json.loads(s.ask("GET", "/load")[2])["server_load"]
-
-
 def a_client_that_leaves_is_cancelled(s):
     for stream in (False, True):
         raw = json.dumps({"prompt": "x", "max_tokens": 250, "ignore_eos": True, "stream": stream}).encode()
@@ -452,7 +395,7 @@ def a_client_that_leaves_is_cancelled(s):
         time.sleep(0.1)
         client.close()
         left = time.monotonic()
-        while load_of(s):
+        while s.load():
             assert time.monotonic() - left < 1 * SLOW, "still running"
             time.sleep(0.02)
     assert text_of(s.post(TEXT, {"prompt": "x", "max_tokens": 1})) is not None
@@ -502,7 +445,7 @@ def metrics_count_once():
         client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
         time.sleep(0.2)
         client.close()
-        while load_of(s):
+        while s.load():
             time.sleep(0.02)
         after, again = read(), read()
         assert after == again, "an idle server's metrics changed"
@@ -572,7 +515,7 @@ def a_stop_lets_answers_end():
         result["answer"] = s.post(TEXT, {"prompt": "x", "max_tokens": 200, "ignore_eos": True})
     thread = threading.Thread(target=ask)
     thread.start()
-    while not load_of(s):
+    while not s.load():
         time.sleep(0.01)
     assert s.stop() == 0
     thread.join()
@@ -590,22 +533,7 @@ def wrong_options_are_usage_errors():
     taken.close()
 
 
-n_passed = n_failed = 0
-
-
-def attempt(test, *arguments):
-    global n_passed, n_failed
-    started = time.monotonic()
-    try:
-        test(*arguments)
-        n_passed += 1
-        print(f"ok   {time.monotonic() - started:5.1f} s {test.__name__}", flush=True)
-    except Exception:
-        n_failed += 1
-        print(f"FAIL {test.__name__}", flush=True)
-        traceback.print_exc(file=sys.stdout)
-
-
+tally = Tally()
 server = Server()
 for test in (what_is_served_says_so, whole_and_streamed_are_equal, usage_comes_when_asked_for,
              a_prefix_is_cached_and_counted, phases_add_up, choices_and_seeds, log_probabilities_have_their_form,
@@ -615,11 +543,10 @@ for test in (what_is_served_says_so, whole_and_streamed_are_equal, usage_comes_w
              what_cannot_be_honoured_is_refused, a_tool_call_can_be_forced, every_answer_is_utf8,
              first_tokens_are_foretold, deadlines_are_kept_or_refused_at_once,
              a_client_that_leaves_is_cancelled, many_at_once_get_their_own_answers):
-    attempt(test, server)
-attempt(lambda: server.stop() == 0 or sys.exit(1))
+    tally.attempt(test, server)
+tally.attempt(lambda: server.stop() == 0 or sys.exit(1))
 for test in (metrics_count_once, a_log_that_nobody_reads_blocks_nobody, a_line_is_logged_for_each_request, keys_are_checked,
              a_full_queue_says_when_to_come_again, a_stop_lets_answers_end, wrong_options_are_usage_errors):
-    attempt(test)
-print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
-sys.exit(n_failed > 0)
+    tally.attempt(test)
+tally.end()
 PY

@@ -33,7 +33,7 @@ static void read_prompts(const json_t *json) {
         REQUIRE(prompts[i].text || (prompts[i].n_ids > 0 && prompts[i].n_ids <= MAX_IDS));
         for (int id = 0; id < prompts[i].n_ids; id++) REQUIRE(prompts[i].ids[id] < N_VOCAB);
     }
-    completion_request_free_prompts(prompts, n);
+    api_call_free_prompts(prompts, n, 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {

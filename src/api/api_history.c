@@ -1,0 +1,162 @@
+#include "api/api_history.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api_call.h"
+#include "api/api_reply.h"
+#include "api/api_response.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+enum status api_history_init(struct api_history *history) {
+    *history = (struct api_history){.records = mem_alloc_array(API_HISTORY_MAX, sizeof *history->records)};
+    return history->records ? STATUS_OK : STATUS_NOMEM;
+}
+
+void api_history_deinit(struct api_history *history) {
+    mem_free(history->records);
+    history->records = NULL;
+}
+
+void api_history_add(struct api_history *history, const struct api_call *call, int prompt_idx, enum request_end end,
+                     int n_completion) {
+    const struct request *request = call->prompts[prompt_idx].request;
+    struct api_record *record = &history->records[history->next];
+    history->next = (history->next + 1) % API_HISTORY_MAX;
+    *record = (struct api_record){.key_idx = call->key_idx,
+                                  .http_code = call->http_code,
+                                  .prompt_idx = prompt_idx,
+                                  .was_run = request && request->stats.finished_ns,
+                                  .end = end,
+                                  .n_completion = n_completion,
+                                  .created_s = call->created_s};
+    snprintf(record->id, sizeof record->id, "%s", call->id);
+    snprintf(record->path, sizeof record->path, "%s", call->path);
+    if (record->was_run) record->stats = request->stats;
+}
+
+/* ---- replies ---- */
+
+static void write_head(struct json_write *json, const char *id, const char *path, int64_t created_s,
+                       const char *state) {
+    json_write_field_text(json, "id", id);
+    json_write_field_text(json, "object", "request");
+    json_write_field_text(json, "path", path);
+    json_write_field_int(json, "created", created_s);
+    json_write_field_text(json, "state", state);
+}
+
+/* stats NULL: the prompt did not reach the engine, or not yet. */
+static void write_prompt(struct json_write *json, const char *state, const struct phase_stats *stats,
+                         int n_completion) {
+    json_write_object(json);
+    json_write_field_text(json, "state", state);
+    if (stats) {
+        json_write_field_int(json, "prompt_tokens", stats->n_prompt_tokens);
+        json_write_field_int(json, "done_tokens", stats->n_done_tokens);
+        json_write_field_int(json, "cached_tokens", stats->n_cached_tokens);
+    }
+    json_write_field_int(json, "output_tokens", n_completion);
+    json_write_key(json, "phases");
+    if (stats)
+        api_response_write_phases(json, stats);
+    else
+        json_write_null(json);
+    json_write_end_object(json);
+}
+
+static int n_completion_of(const struct api_call *call, const struct api_prompt *prompt) {
+    int n = 0;
+    for (int c = 0; c < call->params.n; c++) n += prompt->choices[c].n_tokens;
+    return n;
+}
+
+/* What the open phase is called by who waits. */
+static const char *state_of(const struct phase_stats *stats) {
+    if (stats->open == PHASE_QUEUE) return "queued";
+    return stats->first_token_ns ? "decode" : "prefill";
+}
+
+static void write_running_prompt(struct json_write *json, const struct api_call *call,
+                                 const struct api_prompt *prompt) {
+    struct phase_stats stats;
+    if (prompt->state == PROMPT_PENDING) { /* the tokenize thread or the inbox has it */
+        write_prompt(json, "preparing", NULL, 0);
+        return;
+    }
+    if (prompt->state == PROMPT_HOME) {
+        bool was_run = prompt->request && prompt->request->stats.finished_ns;
+        write_prompt(json, "finished", was_run ? &prompt->request->stats : NULL, n_completion_of(call, prompt));
+        return;
+    }
+    engine_client_look(prompt->request, &stats);
+    const char *state = state_of(&stats);
+    stats.n_prompt_tokens = prompt->n_ids;
+    phase_stats_finish(&stats, clock_now_ns()); /* as far as it is */
+    write_prompt(json, state, &stats, n_completion_of(call, prompt));
+}
+
+static void write_running(struct json_write *json, const struct api_call *call) {
+    write_head(json, call->id, call->path, call->created_s, "running");
+    json_write_field_null(json, "status");
+    json_write_field_null(json, "finish_reason");
+    json_write_key(json, "prompts");
+    json_write_array(json);
+    for (int i = 0; i < call->n_prompts; i++) write_running_prompt(json, call, &call->prompts[i]);
+    json_write_end_array(json);
+}
+
+static bool is_of(const struct api_record *record, const char *id, int key_idx) {
+    return record->id[0] && strcmp(record->id, id) == 0 && record->key_idx == key_idx;
+}
+
+/* The prompts of one request lie behind each other; of several requests with one id the last counts. */
+static const struct api_record *find(const struct api_history *history, const char *id, int key_idx) {
+    for (int i = 1; i <= API_HISTORY_MAX; i++) {
+        const struct api_record *record = &history->records[(history->next - i + API_HISTORY_MAX) % API_HISTORY_MAX];
+        if (is_of(record, id, key_idx)) return record;
+    }
+    return NULL;
+}
+
+static void write_finished(struct json_write *json, const struct api_history *history, const struct api_record *last) {
+    int n = last->prompt_idx + 1, at = (int)(last - history->records);
+    write_head(json, last->id, last->path, last->created_s, "finished");
+    if (last->http_code)
+        json_write_field_int(json, "status", last->http_code);
+    else
+        json_write_field_null(json, "status"); /* the client left before */
+    json_write_field_text(json, "finish_reason", request_metrics_end_name(last->end));
+    json_write_key(json, "prompts");
+    json_write_array(json);
+    for (int i = n - 1; i >= 0; i--) {
+        const struct api_record *record = &history->records[(at - i + API_HISTORY_MAX) % API_HISTORY_MAX];
+        if (!is_of(record, last->id, last->key_idx)) continue; /* forgotten already */
+        write_prompt(json, "finished", record->was_run ? &record->stats : NULL, record->n_completion);
+    }
+    json_write_end_array(json);
+}
+
+void api_history_reply(const struct api_server *api, struct http_exchange *exchange, const char *id) {
+    struct api_fault fault = {0};
+    struct json_write json;
+    struct str body;
+    int key_idx = api_auth_key_of(&api->auth, exchange);
+    const struct api_call *call = api->calls;
+    while (call && (strcmp(call->id, id) != 0 || call->key_idx != key_idx)) call = call->next;
+    const struct api_record *last = call ? NULL : find(&api->history, id, key_idx);
+    if (!call && !last) {
+        api_fault_set(&fault, 404, "request_not_found", "id",
+                      "no request '%.160s' is running or among the last %d that ended", id, API_HISTORY_MAX);
+        api_fault_reply(&fault, API_OPENAI, exchange);
+        return;
+    }
+    api_reply_begin(&json, &body);
+    if (call)
+        write_running(&json, call);
+    else
+        write_finished(&json, &api->history, last);
+    json_write_end_object(&json);
+    api_reply_json(exchange, API_OPENAI, &json, &body);
+}

@@ -1,0 +1,47 @@
+/* api_history: where the time of a request went or goes, for those who ask later: GET /v1/requests/{id}.
+ *
+ * A request runs, or its prompts are among the last API_HISTORY_MAX that ended; older ones are forgotten. Never a text.
+ * Thread: io.   Memory: fixed at init. */
+#ifndef KVICK_API_API_HISTORY_H
+#define KVICK_API_API_HISTORY_H
+
+#include "engine/phase_stats.h"
+#include "http/http_exchange.h"
+#include "observe/request_metrics.h"
+
+#define API_HISTORY_MAX 1024
+#define API_MAX_ID_BYTES 160
+
+struct api_call;
+struct api_server;
+
+/* One prompt of a request that ended. */
+struct api_record {
+    char id[API_MAX_ID_BYTES]; /* of the request; "": none */
+    char path[64];
+    int key_idx, http_code;
+    int prompt_idx;
+    bool was_run; /* it reached the engine */
+    enum request_end end;
+    int n_completion; /* tokens */
+    int64_t created_s;
+    struct phase_stats stats;
+};
+
+struct api_history {
+    struct api_record *records; /* [API_HISTORY_MAX], a ring */
+    int next;
+};
+
+/* Errors: STATUS_NOMEM. */
+WARN_UNUSED enum status api_history_init(struct api_history *history);
+void api_history_deinit(struct api_history *history);
+
+/* The call's prompts are home. end, n_completion: of that prompt. */
+void api_history_add(struct api_history *history, const struct api_call *call, int prompt_idx, enum request_end end,
+                     int n_completion);
+
+/* The reply to who asks for a request by its id; ends the exchange. Another key's request is not there for him. */
+void api_history_reply(const struct api_server *api, struct http_exchange *exchange, const char *id);
+
+#endif

@@ -1,0 +1,67 @@
+#include "api/api_request.h"
+
+#include <string.h>
+
+#include "api/api_response.h"
+#include "base/mem.h"
+
+bool api_request_parse(struct api_request *request, struct api_server *api, const struct api_ask *ask, const char *body,
+                       size_t n_bytes, struct api_fault *fault) {
+    *request =
+        (struct api_request){.api = api, .body = body, .n_bytes = n_bytes, .max_ids = engine_max_context(api->engine)};
+    request->json = json_read_object(body, n_bytes, fault);
+    if (!request->json || !ask->translate) return request->json != NULL;
+    json_t *translation = ask->translate(request->json, fault);
+    json_decref(request->json);
+    request->json = translation;
+    request->body = NULL;
+    return translation != NULL;
+}
+
+void api_request_deinit(struct api_request *request) {
+    api_call_free_prompts(request->prompts, request->n_prompts, request->params.n);
+    api_params_deinit(&request->params);
+    json_decref(request->json);
+    *request = (struct api_request){.api = request->api};
+}
+
+bool api_request_read(struct api_request *request, struct api_server *api, const struct api_ask *ask, const char *body,
+                      size_t n_bytes, struct api_fault *fault) {
+    return api_request_parse(request, api, ask, body, n_bytes, fault) &&
+           api_params_read(&request->params, request->json, ask->response->kind, tokenizer_n_vocab(api->tokenizer),
+                           fault) &&
+           api_server_check_model(api, &request->params, fault) && (!ask->check || ask->check(request, fault)) &&
+           ask->read_prompts(request, fault);
+}
+
+bool api_request_start(struct api_server *api, const struct api_origin *origin, const struct api_ask *ask,
+                       const char *body, size_t n_bytes, struct api_fault *fault) {
+    struct api_request request;
+    struct api_call *call = NULL;
+    if (api_request_read(&request, api, ask, body, n_bytes, fault))
+        call = api_call_open(origin, &request, ask->response, fault);
+    if (call)
+        api_call_start(call);
+    else
+        api_request_deinit(&request);
+    return call != NULL;
+}
+
+void api_request_handle(struct api_server *api, struct http_exchange *exchange, const struct api_ask *ask) {
+    struct api_fault fault = {0};
+    size_t n_bytes;
+    const char *body = http_exchange_body(exchange, &n_bytes);
+    struct api_origin origin = {.exchange = exchange,
+                                .path = http_exchange_path(exchange),
+                                .key_idx = api_auth_key_of(&api->auth, exchange),
+                                .received_ns = http_exchange_received_ns(exchange),
+                                .read_ns = http_exchange_read_ns(exchange)};
+    if (api_request_start(api, &origin, ask, body, n_bytes, &fault))
+        http_exchange_drop_body(exchange); /* what is needed of it is copied */
+    else
+        api_fault_reply(&fault, ask->response->shape, exchange);
+}
+
+bool api_request_is_chat(const char *body, size_t n_bytes) {
+    return memmem(body, n_bytes, "\"messages\"", 10) != NULL && memmem(body, n_bytes, "\"prompt\"", 8) == NULL;
+}
