@@ -138,6 +138,31 @@ bool api_auth_check_rate(const struct api_auth *auth, int key_idx, int64_t now_n
     return false;
 }
 
+static void write_rate(struct json_write *json, const char *name, const char *wait_name, const struct api_rate *rate,
+                       int64_t now_ns) {
+    if (rate->per_minute <= 0) return;
+    json_write_field_real(json, name, rate->per_minute);
+    json_write_field_int(json, wait_name, api_rate_wait_ns(rate, now_ns) / 1000000);
+}
+
+void api_auth_write(const struct api_auth *auth, int64_t now_ns, struct json_write *json) {
+    for (int i = 0; i < auth->n_slots; i++) {
+        const struct api_auth_slot *slot = &auth->slots[i];
+        const struct api_key_terms *terms = &slot->key.terms;
+        if (slot->key.n_digests == 0) continue;
+        json_write_object(json);
+        json_write_field_text(json, "name", terms->name);
+        json_write_field_text(json, "class", message_class_name(terms->class_));
+        json_write_field_flag(json, "admin", slot->key.is_admin);
+        json_write_field_int(json, "weight", terms->weight ? terms->weight : 1);
+        if (terms->max_context) json_write_field_int(json, "max_context", terms->max_context);
+        if (terms->max_output) json_write_field_int(json, "max_output", terms->max_output);
+        write_rate(json, "tokens_per_minute", "tokens_wait_ms", &slot->tokens, now_ns);
+        write_rate(json, "prefill_ms_per_minute", "prefill_wait_ms", &slot->prefill_ms, now_ns);
+        json_write_end_object(json);
+    }
+}
+
 void api_auth_use(struct api_auth *auth, int key_idx, int n_tokens, int64_t prefill_ns, int64_t now_ns) {
     if (key_idx < 0) return;
     api_rate_use(&auth->slots[key_idx].tokens, n_tokens, now_ns);

@@ -8,6 +8,7 @@
 
 #include "api/api_fault.h"
 #include "api/api_key.h"
+#include "base/json_write.h"
 
 #define API_AUTH_MAX_KEYS 1024
 
@@ -47,6 +48,9 @@ bool api_auth_is_admin(const struct api_auth *auth, int key_idx);
 
 /* Whether the key has used up what it may use per minute. False: fault is set (429) with when to come again. */
 WARN_UNUSED bool api_auth_check_rate(const struct api_auth *auth, int key_idx, int64_t now_ns, struct api_fault *fault);
+
+/* An object for each key that may ask: its limits, and how long it must wait for each budget; for the operator. */
+void api_auth_write(const struct api_auth *auth, int64_t now_ns, struct json_write *json);
 
 /* A request of the key used so much. */
 void api_auth_use(struct api_auth *auth, int key_idx, int n_tokens, int64_t prefill_ns, int64_t now_ns);

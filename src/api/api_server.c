@@ -4,6 +4,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "api/api_admin.h"
 #include "api/api_call.h"
 #include "api/api_gate.h"
 #include "api/api_routes.h"
@@ -174,18 +175,13 @@ static void reply_preflight(const struct http_route *routes, int n_routes, struc
     http_exchange_reply(exchange, 204, NULL, "", 0);
 }
 
-/* What shows what all keys do. */
-static bool is_for_admins(const char *path) {
-    return strcmp(path, "/metrics") == 0 || strncmp(path, "/debug/", 7) == 0;
-}
-
 /* Whether path is answered at the door that the request came in by, for who it is. */
 static bool check_door(const struct api_server *api, const char *path, int key_idx, bool is_admin_door,
                        struct api_fault *fault) {
     if (is_admin_door && strncmp(path, "/v1/", 4) == 0)
         return api_fault_set(fault, 404, "not_found", NULL, "%.200s is not answered on the port for administration",
                              path);
-    if (is_admin_door || !is_for_admins(path)) return true;
+    if (is_admin_door || !api_admin_is_path(path)) return true;
     if (api->options.admin_port)
         return api_fault_set(fault, 404, "not_found", NULL, "%.200s is answered on the port for administration", path);
     if (api_auth_is_admin(&api->auth, key_idx)) return true;
@@ -242,6 +238,16 @@ static bool check_head(const struct api_server *api, struct http_exchange *excha
     return false;
 }
 
+/* The table that knows the path, clients' or operators'; the former if none does. */
+static enum http_match find_route(const char *method, const char *path, const struct http_route **out_routes,
+                                  int *out_n_routes, const struct http_route **out_route, const char **out_parameter) {
+    *out_routes = api_admin_table(out_n_routes);
+    enum http_match match = http_routes_find(*out_routes, *out_n_routes, method, path, out_route, out_parameter);
+    if (match != HTTP_MATCH_NO_PATH) return match;
+    *out_routes = api_routes_table(out_n_routes);
+    return http_routes_find(*out_routes, *out_n_routes, method, path, out_route, out_parameter);
+}
+
 static bool on_head(void *owner, struct http_exchange *exchange) {
     const struct api_server *api = owner;
     const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange), *parameter;
@@ -249,8 +255,8 @@ static bool on_head(void *owner, struct http_exchange *exchange) {
     struct api_fault fault = {0};
     char allowed[64];
     int n_routes;
-    const struct http_route *routes = api_routes_table(&n_routes);
-    enum http_match match = http_routes_find(routes, n_routes, method, path, &route, &parameter);
+    const struct http_route *routes;
+    enum http_match match = find_route(method, path, &routes, &n_routes, &route, &parameter);
     allow_origin(api, exchange);
     if (match != HTTP_MATCH_NO_PATH && strcmp(method, "OPTIONS") == 0) {
         reply_preflight(routes, n_routes, exchange);
@@ -263,12 +269,11 @@ static bool on_head(void *owner, struct http_exchange *exchange) {
 }
 
 static void on_request(void *owner, struct http_exchange *exchange) {
-    const struct http_route *route = NULL;
+    const struct http_route *route = NULL, *routes;
     const char *parameter;
     int n_routes;
-    const struct http_route *routes = api_routes_table(&n_routes);
-    if (http_routes_find(routes, n_routes, http_exchange_method(exchange), http_exchange_path(exchange), &route,
-                         &parameter) != HTTP_MATCH_FOUND)
+    if (find_route(http_exchange_method(exchange), http_exchange_path(exchange), &routes, &n_routes, &route,
+                   &parameter) != HTTP_MATCH_FOUND)
         BUG("a request without a route came through on_head");
     route->handle(owner, exchange, parameter);
 }

@@ -352,7 +352,7 @@ def an_slo_is_a_deadline():
 # ---- doors ----
 
 def administration_has_a_door_of_its_own():
-    keys = write("admin.toml", key_table("alice", "a"))
+    keys = write("admin.toml", key_table("alice", "a", tokens_per_minute=6))
 
     def test(s):
         port = int(re.search(r"administration on port (\d+)", "".join(s.printed))[1])
@@ -361,7 +361,28 @@ def administration_has_a_door_of_its_own():
         assert s.ask("POST", TEXT, ask_for(4), port=port)[0] == 404
         assert s.ask("GET", "/v1/models", port=port)[0] == 404
         s.post(ask_for(4), key="a")
+        known = json.loads(s.ask("GET", "/debug/keys", port=port)[2])["data"]
+        assert [(key["name"], key["tokens_per_minute"], key["tokens_wait_ms"]) for key in known] == [("alice", 6, 0)], known
+        s.post(ask_for(20), key="a")
+        known = json.loads(s.ask("GET", "/debug/keys", port=port)[2])["data"]
+        assert 150_000 < known[0]["tokens_wait_ms"] <= 220_000, known  # 22 too many, 6 a minute
+        assert json.loads(s.ask("GET", "/debug/requests", port=port)[2]) == {"data": []}
+        assert s.ask("GET", "/debug/keys", key="a")[0] == 404 and s.ask("POST", "/debug/keys", port=port)[0] == 405
+        assert s.ask("GET", "/debug/nothing", port=port)[0] == 404
     with_server(test, "--keys", keys, "--admin-listen", "0")
+
+    def one_door(s):
+        body = json.dumps(ask_for(4, max_tokens=100, stream=True)).encode()
+        client = socket.create_connection(("127.0.0.1", s.port))
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nContent-Length: %d\r\n\r\n%s" % (
+            TEXT.encode(), len(body), body))
+        client.recv(1)
+        running = json.loads(s.ask("GET", "/debug/requests", key="r")[2])["data"]
+        assert [(call["key"], call["class"]) for call in running] in ([("alice", "interactive")], []), running
+        client.close()
+        assert s.ask("GET", "/debug/requests", key="a")[0] == 403
+    write("admin.toml", key_table("alice", "a") + key_table("root", "r", admin=True))
+    with_server(one_door, "--keys", keys)
 
 
 def bodies_and_connections_are_bounded():
