@@ -28,7 +28,7 @@ struct api_choice {
     int n_events;         /* of a stream that numbers them */
     struct answer *whole; /* mem; what a stream has told, for forms that repeat it; else NULL */
     bool is_complete;     /* no more is wanted */
-    int n_tokens;        /* until its end */
+    int n_tokens;         /* until its end */
     bool is_over;
     const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool has_started;          /* a stream's first chunk was sent */
@@ -61,6 +61,7 @@ struct api_request;
 /* Fields of single routes. */
 struct api_extras {
     bool has_echo;  /* of a completion */
+    bool is_plain;  /* of a completion: no BOS in front */
     bool is_base64; /* of an embedding */
     int64_t pin_ns; /* of a prefix that is kept warm; 0: it is not pinned */
 };
@@ -76,6 +77,7 @@ struct api_origin {
     const char *path;
     int key_idx; /* -1: no key */
     int64_t received_ns;
+    bool is_batch; /* of that class, whatever it says */
 };
 
 struct api_call {
