@@ -284,10 +284,25 @@ static json_t *echo_of(const json_t *json) {
 }
 
 static json_t *to_chat(const json_t *json, struct api_fault *fault) {
-    static const char *const same[] = {
-        "model",      "temperature", "top_p",         "top_k",        "min_p",
-        "stream",     "seed",        "priority",      "cache_salt",   "service_tier",
-        "ignore_eos", "min_tokens",  "return_phases", "cache_prompt", "parallel_tool_calls"};
+    static const char *const same[] = {"model",
+                                       "temperature",
+                                       "top_p",
+                                       "top_k",
+                                       "min_p",
+                                       "stream",
+                                       "seed",
+                                       "priority",
+                                       "cache_salt",
+                                       "service_tier",
+                                       "ignore_eos",
+                                       "min_tokens",
+                                       "return_phases",
+                                       "cache_prompt",
+                                       "parallel_tool_calls",
+                                       "presence_penalty",
+                                       "frequency_penalty",
+                                       "repetition_penalty",
+                                       "structured_outputs"};
     const json_t *max_tokens = json_read_field(json, "max_output_tokens");
     json_t *chat = json_object();
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
