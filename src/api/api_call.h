@@ -78,7 +78,7 @@ struct api_origin {
     int key_idx; /* -1: no key */
     int64_t received_ns;
     int64_t read_ns; /* its last byte; 0: nobody sent it */
-    bool is_batch; /* of that class, whatever it says */
+    bool is_batch;   /* of that class, whatever it says */
 };
 
 struct api_call {
