@@ -1,5 +1,5 @@
-/* kvick_bridge: the border to the Rust library of bridge/. Included by src/chat/chat_template.c and
- * src/grammar/grammar.c only, which say what the calls mean; here stands what C and Rust must agree on.
+/* kvick_bridge: the border to the Rust library of bridge/. Included by src/chat/chat_template.c, src/grammar/grammar.c
+ * and src/cmd/toml_file.c only, which say what the calls mean; here stands what C and Rust must agree on.
  *
  * Thread: any.   Memory: Rust's allocator; what a call hands out goes back through its destroy or free.
  * Errors: a code below; note [note_cap] then holds one terminated UTF-8 text. No call unwinds or aborts. */
@@ -77,5 +77,36 @@ int kvick_bridge_grammar_fill(struct kvick_bridge_grammar *grammar, size_t choic
                               char *note, size_t note_cap);
 int kvick_bridge_grammar_accept(struct kvick_bridge_grammar *grammar, size_t choice, uint32_t token, char *note,
                                 size_t note_cap);
+
+/* How a value of a TOML file was written. */
+enum kvick_bridge_toml_form {
+    KVICK_BRIDGE_TOML_TABLE,
+    KVICK_BRIDGE_TOML_TEXT,
+    KVICK_BRIDGE_TOML_WHOLE,
+    KVICK_BRIDGE_TOML_REAL,
+    KVICK_BRIDGE_TOML_FLAG,
+    KVICK_BRIDGE_TOML_LIST, /* its values follow, is_listed */
+    KVICK_BRIDGE_TOML_DATE,
+};
+
+struct kvick_bridge_toml_item {
+    char *table;      /* "" at the top, else the name of [table] or [[table]] */
+    size_t table_idx; /* among the [[table]] of that name */
+    char *key;        /* "": the table itself begins */
+    char *text;       /* the value; of numbers in decimal, without '_'; "" of tables and lists */
+    int form;         /* enum kvick_bridge_toml_form */
+    int is_listed;    /* a value of the list before it */
+    int line;
+};
+
+struct kvick_bridge_toml {
+    struct kvick_bridge_toml_item *items; /* [n_items] in the file's order */
+    size_t n_items;
+};
+
+/* Tables in tables are values of form TABLE, not looked into. On KVICK_BRIDGE_SYNTAX the note is "LINE: words". */
+int kvick_bridge_toml_read(struct kvick_bridge_toml *out, const char *source, size_t n_bytes, char *note,
+                           size_t note_cap);
+void kvick_bridge_toml_free(struct kvick_bridge_toml *toml);
 
 #endif

@@ -16,6 +16,7 @@ mod request;
 mod schema;
 mod syntax;
 mod text;
+mod toml_file;
 mod value;
 
 use fail::{Fail, Kind, R};

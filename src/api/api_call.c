@@ -8,32 +8,37 @@
 #include "api/api_promise.h"
 #include "api/api_request.h"
 #include "api/api_response.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "http/sse.h"
-#include "observe/request_log.h"
 
-#define MAX_LINE_BYTES 4096
 #define MAX_EVENT_BYTES ((size_t)1 << 20)
 #define SLOW_READER_BYTES ((size_t)256 << 10) /* pending from here on: tokens are not acknowledged */
 
 /* ---- life ---- */
 
+void api_call_reset_prompt(struct api_prompt *prompt) {
+    struct request *request = prompt->request;
+    if (request) {
+        mem_free(request->logprobs);
+        mem_free(request->prompt_logprobs);
+        mem_free(request->embedding);
+    }
+    engine_client_free(&prompt->request);
+    grammar_destroy(&prompt->grammar);
+    mem_free(prompt->ids);
+    mem_free(prompt->own_text);
+    prompt->ids = NULL;
+    prompt->own_text = NULL;
+}
+
 void api_call_free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices) {
     for (int i = 0; prompts && i < n_prompts; i++) {
-        struct request *request = prompts[i].request;
-        if (request) {
-            mem_free(request->logprobs);
-            mem_free(request->prompt_logprobs);
-            mem_free(request->embedding);
-        }
-        engine_client_free(&prompts[i].request);
-        grammar_destroy(&prompts[i].grammar);
+        api_call_reset_prompt(&prompts[i]);
         api_choice_deinit_all(&prompts[i], n_choices);
-        mem_free(prompts[i].ids);
-        mem_free(prompts[i].own_text);
     }
     mem_free(prompts);
 }
@@ -46,6 +51,10 @@ void api_call_close(struct api_call *call) {
     else
         api->calls = call->next;
     api->n_calls--;
+    pre_hook_drop(call);
+    app_cache_drop(call);
+    mem_free(call->question);
+    if (call->record.max_bytes) str_deinit(&call->record);
     api_call_free_prompts(call->prompts, call->n_prompts, call->params.n);
     api_params_deinit(&call->params);
     json_decref(call->json);
@@ -55,6 +64,7 @@ void api_call_close(struct api_call *call) {
 /* The client's own id if it gave a sound one. */
 static void set_id(struct api_call *call) {
     const char *given = call->exchange ? http_exchange_header(call->exchange, "x-request-id") : NULL;
+    if (!given) given = json_string_value(json_object_get(call->json, "request_id"));
     size_t n = given ? strlen(given) : 0;
     bool is_sound = n >= 1 && n <= 128;
     for (size_t i = 0; is_sound && i < n; i++)
@@ -71,6 +81,10 @@ static void on_gone(void *owner) {
     call->exchange = NULL;
     call->was_left = true;
     api_call_cancel(call);
+    if (!call->ask && !call->look) return;
+    pre_hook_drop(call); /* nobody else will tell of it */
+    app_cache_drop(call);
+    api_call_on_failure(call, -1);
 }
 
 /* What the headers tell. */
@@ -107,7 +121,8 @@ static struct api_call *make(const struct api_origin *origin, const struct api_r
                               .kind = response->kind,
                               .key_idx = origin->key_idx,
                               .created_s = (int64_t)time(NULL),
-                              .received_ns = origin->received_ns};
+                              .received_ns = origin->received_ns,
+                              .read_ns = origin->read_ns ? origin->read_ns : origin->received_ns};
     atomic_init(&call->is_gone, false);
     bool has_memory = true;
     for (int i = 0; i < call->n_prompts; i++) {
@@ -139,6 +154,7 @@ struct api_call *api_call_open(const struct api_origin *origin, struct api_reque
     if (!call->params.has_seed) call->params.sampling.seed = api_server_random(api);
     call->deadline_ns = deadline_ms ? call->received_ns + deadline_ms * 1000000 : 0;
     snprintf(call->path, sizeof call->path, "%s", origin->path);
+    if (origin->is_batch) call->params.class_ = REQUEST_BATCH;
     call->is_estimate = strcmp(call->path, API_ESTIMATE_PATH) == 0;
     set_id(call);
     enlist(api, call);
@@ -146,7 +162,22 @@ struct api_call *api_call_open(const struct api_origin *origin, struct api_reque
     return call;
 }
 
+/* What its key and its class make of it. */
+static void apply_terms(struct api_call *call) {
+    struct api_server *api = call->api;
+    struct api_fault ignored;
+    bool is_over = !api_auth_check_rate(&api->auth, call->key_idx, clock_now_ns(), &ignored);
+    call->terms = api_auth_terms(&api->auth, call->key_idx);
+    if (call->terms.class_ == REQUEST_BATCH || (is_over && api->options.moves_over_cap))
+        call->params.class_ = REQUEST_BATCH;
+    int64_t ttft_ns = api->options.slo_ns[call->params.class_][SLO_TTFT];
+    if (call->deadline_ns || !ttft_ns) return;
+    call->deadline_ns = call->received_ns + ttft_ns;
+    call->has_slo_deadline = true;
+}
+
 void api_call_start(struct api_call *call) {
+    apply_terms(call);
     call->parsed_ns = clock_now_ns();
     if (tokenize_worker_push(call->api->worker, call)) BUG("more calls than the worker's queue holds");
 }
@@ -167,6 +198,11 @@ void api_call_cancel(struct api_call *call) {
 
 int api_call_choice_idx(const struct api_prompt *prompt, int choice) {
     return (int)(prompt - prompt->call->prompts) * prompt->call->params.n + choice;
+}
+
+int api_call_max_context(const struct api_server *api, const struct api_key_terms *terms) {
+    int max = engine_max_context(api->engine);
+    return terms->max_context && terms->max_context < max ? terms->max_context : max;
 }
 
 struct api_usage api_call_usage(const struct api_call *call) {
@@ -242,9 +278,10 @@ static void fail_memory(struct api_call *call) {
 }
 
 static void send_events(struct api_call *call, enum status status, struct str *data) {
-    if (!status && call->exchange)
+    if (!status && call->exchange) {
         http_exchange_send(call->exchange, data->ptr, data->n_bytes);
-    else if (status)
+        app_cache_record(call, data->ptr, data->n_bytes);
+    } else if (status)
         fail_memory(call);
     str_deinit(data);
 }
@@ -299,9 +336,25 @@ static void finish_stream(struct api_call *call) {
     send_events(call, call->response->write_last(call, &data), &data);
     if (!call->exchange) return;
     struct http_exchange *exchange = call->exchange;
+    app_cache_keep(call);
     end_exchange(call);
     call->http_code = 200;
     http_exchange_end(exchange);
+}
+
+void api_call_reply_stored(struct api_call *call, const char *bytes, size_t n_bytes) {
+    struct http_exchange *exchange = call->exchange;
+    http_exchange_set_header(exchange, "X-Request-Id", call->id);
+    end_exchange(call);
+    call->http_code = 200;
+    if (call->params.is_stream) {
+        sse_start(exchange);
+        http_exchange_send(exchange, bytes, n_bytes);
+        http_exchange_end(exchange);
+    } else {
+        http_exchange_reply(exchange, 200, "application/json", bytes, n_bytes);
+    }
+    api_call_on_failure(call, -1); /* none of it reaches the engine */
 }
 
 static void finish_whole(struct api_call *call) {
@@ -315,6 +368,8 @@ static void finish_whole(struct api_call *call) {
     } else {
         http_exchange_set_header(exchange, "X-Request-Id", call->id);
         if (!call->is_estimate) api_promise_set_headers(call);
+        app_cache_record(call, body.ptr, body.n_bytes);
+        app_cache_keep(call);
         end_exchange(call);
         call->http_code = 200;
         http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);
@@ -322,44 +377,7 @@ static void finish_whole(struct api_call *call) {
     str_deinit(&body);
 }
 
-/* ---- what is known of it afterwards ---- */
-
-static enum request_end end_of(const struct api_prompt *prompt) {
-    const struct api_call *call = prompt->call;
-    if (call->was_left) return REQUEST_ABORT;
-    if (call->fault.http_code) return REQUEST_ERROR;
-    const char *reason = prompt->choices[0].finish_reason;
-    return reason && strcmp(reason, "length") == 0 ? REQUEST_LENGTH : REQUEST_STOP;
-}
-
-static void log_prompt(const struct api_call *call, const struct request_record *record) {
-    struct timespec now;
-    struct str text;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct request_log_line line = {.time_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-                                    .id = call->id,
-                                    .path = call->path,
-                                    .traceparent = call->traceparent[0] ? call->traceparent : NULL,
-                                    .key_idx = call->key_idx,
-                                    .http_code = call->http_code,
-                                    .record = record,
-                                    .fault = call->fault.http_code ? call->fault.reason : NULL};
-    str_init(&text, MAX_LINE_BYTES);
-    if (!request_log_write(&line, &text)) log_raw(text.ptr, text.n_bytes);
-    str_deinit(&text);
-}
-
-static void record_call(struct api_call *call) {
-    for (int i = 0; i < call->n_prompts; i++) {
-        const struct api_prompt *prompt = &call->prompts[i];
-        struct request_record record = {prompt->request, end_of(prompt), 0, call->params.max_tokens};
-        for (int c = 0; c < call->params.n; c++) record.n_completion += prompt->choices[c].n_tokens;
-        bool was_run = prompt->request && prompt->request->stats.finished_ns;
-        api_history_add(&call->api->history, call, i, record.end, record.n_completion);
-        if (was_run) request_metrics_finish(&call->api->metrics, &record);
-        if (call->api->options.logs_requests) log_prompt(call, was_run ? &record : NULL);
-    }
-}
+/* ---- what comes back ---- */
 
 /* One prompt less is out. The last one ends the call. */
 static void come_home(struct api_prompt *prompt) {
@@ -372,11 +390,9 @@ static void come_home(struct api_prompt *prompt) {
         finish_stream(call);
     else if (is_heard(call))
         finish_whole(call);
-    if (!call->is_estimate) record_call(call);
+    if (!call->is_estimate) api_history_note(call);
     api_call_close(call);
 }
-
-/* ---- what comes back ---- */
 
 void api_call_on_failure(struct api_call *call, int prompt_idx) {
     if (prompt_idx >= 0) {
@@ -419,7 +435,8 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
 static void on_progress(struct api_prompt *prompt, const struct event *event) {
     struct api_call *call = prompt->call;
     struct str data;
-    send_first(prompt, 0);
+    bool has_all = !call->extras.has_echo || !call->params.has_logprobs; /* an echo waits for its log-probabilities */
+    if (has_all) send_first(prompt, 0);
     if (!call->exchange || !http_exchange_is_started(call->exchange)) return;
     str_init(&data, MAX_EVENT_BYTES);
     send_events(call, call->response->write_progress(call, prompt, event, &data), &data);
@@ -465,12 +482,32 @@ static void acknowledge(struct api_prompt *prompt) {
     prompt->n_unacknowledged = 0;
 }
 
+/* Beyond what its class may ask or is promised it goes on as batch, where the operator wants that. */
+static bool move_to_batch(struct api_prompt *prompt, const struct event *event) {
+    struct api_call *call = prompt->call;
+    struct request *request = event->request;
+    bool is_beyond =
+        event->refusal == ADMISSION_INPUT_CAP || (event->refusal == ADMISSION_DEADLINE && call->has_slo_deadline);
+    if (!call->api->options.moves_over_cap || !is_beyond || request->class_ == REQUEST_BATCH ||
+        atomic_load_explicit(&call->is_gone, memory_order_relaxed))
+        return false;
+    int64_t ttft_ns = call->api->options.slo_ns[REQUEST_BATCH][SLO_TTFT];
+    if (call->has_slo_deadline) request->deadline_ns = ttft_ns ? call->received_ns + ttft_ns : 0;
+    request->class_ = REQUEST_BATCH;
+    request->stats = prompt->before;
+    request->note = (struct status_note){0};
+    enum status status = call->is_estimate ? engine_client_ask(call->api->engine, request)
+                                           : engine_client_submit(call->api->engine, request);
+    return status == STATUS_OK;
+}
+
 void api_call_on_event(const struct event *event) {
     struct api_prompt *prompt = event->owner;
     struct api_call *call = prompt->call;
     switch (event->kind) {
     case EVENT_ADMITTED:
         prompt->state = PROMPT_ADMITTED;
+        api_auth_use(&call->api->auth, call->key_idx, prompt->n_ids, 0, clock_now_ns());
         prompt->told = *event;
         api_choice_begin(prompt);
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
@@ -479,6 +516,7 @@ void api_call_on_event(const struct event *event) {
             start_stream(call);
         return;
     case EVENT_REFUSED:
+        if (move_to_batch(prompt, event)) return;
         prompt->told = *event;
         if (call->is_estimate && event->refusal != ADMISSION_ADMITTED) {
             come_home(prompt);

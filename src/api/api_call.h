@@ -28,7 +28,7 @@ struct api_choice {
     int n_events;         /* of a stream that numbers them */
     struct answer *whole; /* mem; what a stream has told, for forms that repeat it; else NULL */
     bool is_complete;     /* no more is wanted */
-    int n_tokens;        /* until its end */
+    int n_tokens;         /* until its end */
     bool is_over;
     const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool has_started;          /* a stream's first chunk was sent */
@@ -61,6 +61,7 @@ struct api_request;
 /* Fields of single routes. */
 struct api_extras {
     bool has_echo;  /* of a completion */
+    bool is_plain;  /* of a completion: no BOS in front */
     bool is_base64; /* of an embedding */
     int64_t pin_ns; /* of a prefix that is kept warm; 0: it is not pinned */
 };
@@ -76,6 +77,8 @@ struct api_origin {
     const char *path;
     int key_idx; /* -1: no key */
     int64_t received_ns;
+    int64_t read_ns; /* its last byte; 0: nobody sent it */
+    bool is_batch;   /* of that class, whatever it says */
 };
 
 struct api_call {
@@ -97,11 +100,23 @@ struct api_call {
     char path[64], traceparent[64];
     struct api_fault fault; /* the first one */
     int key_idx;
+    struct api_key_terms terms; /* of its key, as they were when it started */
     char id[API_MAX_ID_BYTES];
     int64_t created_s;
-    int64_t received_ns, parsed_ns;
-    int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
-    bool is_estimate;    /* it is only asked when the first token would come */
+    int64_t received_ns, read_ns, parsed_ns;
+    int64_t ready_ns; /* its prompts had ids, and it stopped at the gate; 0: it did not */
+    /* At the gate (api_gate). */
+    bool is_cleared; /* the guardrail need not be asked again */
+    char *question;  /* mem; what it is asked; NULL: nothing */
+    size_t n_question;
+    struct http_ask *ask;       /* while it is asked */
+    struct app_redis_get *look; /* while the app cache is */
+    bool is_recorded;           /* the answer will be kept */
+    struct str record;          /* of it */
+    uint8_t cache_key[HASH_SHA256_BYTES];
+    int64_t deadline_ns;   /* of the first token, by clock_now_ns; 0: none */
+    bool has_slo_deadline; /* it is that of its class */
+    bool is_estimate;      /* it is only asked when the first token would come */
 };
 
 /* Takes the exchange and what request holds. NULL: no memory, or too many calls; fault is set, and both are still the
@@ -125,11 +140,20 @@ void api_call_cancel(struct api_call *call);
 /* Frees it; nothing of it may run any more. */
 void api_call_close(struct api_call *call);
 
+/* The answer is a stored one, a stream's events or a whole body; the call ends. */
+void api_call_reply_stored(struct api_call *call, const char *bytes, size_t n_bytes);
+
+/* What was made of the prompt's text is freed: it will have another. */
+void api_call_reset_prompt(struct api_prompt *prompt);
+
 /* prompts: [n_prompts] of a call, or of a request that became none; mem. NULL is nothing. */
 void api_call_free_prompts(struct api_prompt *prompts, int n_prompts, int n_choices);
 
 /* Index of an answer among all of the call. */
 int api_call_choice_idx(const struct api_prompt *prompt, int choice);
+
+/* Prompt plus answer that a key may have. Thread: any. */
+int api_call_max_context(const struct api_server *api, const struct api_key_terms *terms);
 
 /* Sums over the prompts that are home. */
 struct api_usage {

@@ -4,29 +4,18 @@
 #include <string.h>
 
 #include "api/api_response.h"
+#include "api/pre_hook.h"
 
 #define DEADLINE_HEADER "x-kvick-deadline-ms"
 #define MAX_DEADLINE_MS INT64_C(86400000)
 #define MAX_RETRY_S 3600
 #define MAX_TIMING_BYTES 512
 
-/* Digits only; -1 if it is something else or above max. */
-static int64_t read_count(const char *text, int64_t max) {
-    int64_t value = 0;
-    if (!*text) return -1;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9') return -1;
-        value = value * 10 + (*text - '0');
-        if (value > max) return -1;
-    }
-    return value;
-}
-
 bool api_promise_read_deadline(const struct http_exchange *exchange, int64_t *out_deadline_ms,
                                struct api_fault *fault) {
     const char *given = http_exchange_header(exchange, DEADLINE_HEADER);
-    *out_deadline_ms = given ? read_count(given, MAX_DEADLINE_MS) : 0;
-    if (!given || *out_deadline_ms > 0) return true;
+    *out_deadline_ms = 0;
+    if (!given || (str_read_count(given, MAX_DEADLINE_MS, out_deadline_ms) && *out_deadline_ms > 0)) return true;
     return api_fault_set(fault, 400, NULL, DEADLINE_HEADER, "%s must be whole milliseconds within 1..%lld",
                          DEADLINE_HEADER, (long long)MAX_DEADLINE_MS);
 }
@@ -108,7 +97,8 @@ static void write_one(struct json_write *json, const struct api_prompt *prompt) 
     bool is_taken = told->kind == EVENT_ESTIMATED;
     json_write_object(json);
     json_write_field_text(json, "reason", admission_reason_name(is_taken ? ADMISSION_ADMITTED : told->refusal));
-    write_time(json, "ttft_ms", told->estimate_ns);
+    int64_t hook_ns = prompt->call->api->hook ? pre_hook_expected_ns(prompt->call->api->hook) : 0;
+    write_time(json, "ttft_ms", told->estimate_ns ? told->estimate_ns + hook_ns : 0);
     write_time(json, "retry_after_ms", is_taken ? 0 : told->retry_after_ns);
     json_write_field_int(json, "prompt_tokens", prompt->request->n_prompt);
     json_write_field_int(json, "cached_tokens", prompt->request->stats.n_cached_tokens);

@@ -7,8 +7,8 @@
 
 bool api_request_parse(struct api_request *request, struct api_server *api, const struct api_ask *ask, const char *body,
                        size_t n_bytes, struct api_fault *fault) {
-    *request = (struct api_request){
-        .api = api, .body = body, .n_bytes = n_bytes, .max_ids = engine_max_context(api->engine)};
+    *request =
+        (struct api_request){.api = api, .body = body, .n_bytes = n_bytes, .max_ids = engine_max_context(api->engine)};
     request->json = json_read_object(body, n_bytes, fault);
     if (!request->json || !ask->translate) return request->json != NULL;
     json_t *translation = ask->translate(request->json, fault);
@@ -54,11 +54,51 @@ void api_request_handle(struct api_server *api, struct http_exchange *exchange, 
     struct api_origin origin = {.exchange = exchange,
                                 .path = http_exchange_path(exchange),
                                 .key_idx = api_auth_key_of(&api->auth, exchange),
-                                .received_ns = http_exchange_received_ns(exchange)};
-    if (!api_request_start(api, &origin, ask, body, n_bytes, &fault))
+                                .received_ns = http_exchange_received_ns(exchange),
+                                .read_ns = http_exchange_read_ns(exchange)};
+    if (api_request_start(api, &origin, ask, body, n_bytes, &fault))
+        http_exchange_drop_body(exchange); /* what is needed of it is copied */
+    else
         api_fault_reply(&fault, ask->response->shape, exchange);
 }
 
+/* Whether the outermost object has the name; nothing is parsed. */
+static bool has_name(const char *body, size_t n_bytes, const char *name) {
+    size_t n_name = strlen(name), from = 0;
+    int depth = 0;
+    bool in_text = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char c = body[i];
+        if (in_text && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            in_text = !in_text;
+            if (in_text) from = i + 1;
+        } else if (!in_text) {
+            depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+            /* The last text that ended is the name. */
+            if (c == ':' && depth == 1 && n_bytes - from > n_name && memcmp(body + from, name, n_name) == 0 &&
+                body[from + n_name] == '"')
+                return true;
+        }
+    }
+    return false;
+}
+
 bool api_request_is_chat(const char *body, size_t n_bytes) {
-    return memmem(body, n_bytes, "\"messages\"", 10) != NULL && memmem(body, n_bytes, "\"prompt\"", 8) == NULL;
+    return has_name(body, n_bytes, "messages") && !has_name(body, n_bytes, "prompt");
+}
+
+const struct api_ask *api_request_ask_of(const char *path) {
+    static const struct {
+        const char *path;
+        const struct api_ask *ask;
+    } routes[] = {{"/v1/chat/completions", &chat_request},
+                  {"/v1/completions", &completion_request},
+                  {"/v1/embeddings", &embedding_request},
+                  {"/v1/messages", &messages_request},
+                  {"/v1/responses", &responses_request}};
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++)
+        if (strcmp(routes[i].path, path) == 0) return routes[i].ask;
+    return NULL;
 }

@@ -5,6 +5,8 @@
 #include "api/api_openapi.h"
 #include "api/api_reply.h"
 #include "api/api_request.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "api/text_request.h"
 
 /* ---- the server's own state ---- */
@@ -80,7 +82,9 @@ static void handle_cache(void *owner, struct http_exchange *exchange, const char
 
 static void handle_models(void *owner, struct http_exchange *exchange, const char *parameter) {
     const struct api_server *api = owner;
-    int model_max = engine_model(api->engine)->max_context, max = engine_max_context(api->engine);
+    struct api_key_terms terms = api_auth_terms(&api->auth, api_auth_key_of(&api->auth, exchange));
+    int max = api_call_max_context(api, &terms);
+    const char *bound_by = max < engine_max_context(api->engine) ? "key" : api->options.context_bound_by;
     struct json_write json;
     struct str body;
     (void)parameter;
@@ -97,7 +101,7 @@ static void handle_models(void *owner, struct http_exchange *exchange, const cha
         json_write_field_text(&json, "root", api->options.model_names[0]);
         json_write_field_null(&json, "parent");
         json_write_field_int(&json, "max_model_len", max);
-        json_write_field_text(&json, "max_model_len_bound_by", max < model_max ? "memory" : "model");
+        json_write_field_text(&json, "max_model_len_bound_by", bound_by);
         json_write_end_object(&json);
     }
     json_write_end_array(&json);
@@ -120,7 +124,8 @@ static void handle_metrics(void *owner, struct http_exchange *exchange, const ch
                                       .has_prefix_cache = api->options.has_prefix_cache};
     now.n_blocks = now.engine.groups[0].n_blocks;
     str_init(&body, API_REPLY_MAX_BYTES);
-    if (request_metrics_write(&api->metrics, &now, &body))
+    if (request_metrics_write(&api->metrics, &now, &body) || (api->hook && pre_hook_write_metrics(api->hook, &body)) ||
+        (api->cache && app_cache_write_metrics(api->cache, &body)))
         http_exchange_reply(exchange, 503, "text/plain", "", 0);
     else
         http_exchange_reply(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", body.ptr, body.n_bytes);
@@ -133,19 +138,9 @@ static void handle_request_state(void *owner, struct http_exchange *exchange, co
 
 /* ---- answers ---- */
 
-static void handle_responses(void *owner, struct http_exchange *exchange, const char *parameter) {
+static void handle_answer(void *owner, struct http_exchange *exchange, const char *parameter) {
     (void)parameter;
-    api_request_handle(owner, exchange, &responses_request);
-}
-
-static void handle_chat(void *owner, struct http_exchange *exchange, const char *parameter) {
-    (void)parameter;
-    api_request_handle(owner, exchange, &chat_request);
-}
-
-static void handle_completion(void *owner, struct http_exchange *exchange, const char *parameter) {
-    (void)parameter;
-    api_request_handle(owner, exchange, &completion_request);
+    api_request_handle(owner, exchange, api_request_ask_of(http_exchange_path(exchange)));
 }
 
 /* The same body as the route that it asks about. */
@@ -164,16 +159,6 @@ static void handle_warm(void *owner, struct http_exchange *exchange, const char 
     api_request_handle(owner, exchange, api_request_is_chat(body, n_bytes) ? &warm_request_chat : &warm_request_text);
 }
 
-static void handle_embeddings(void *owner, struct http_exchange *exchange, const char *parameter) {
-    (void)parameter;
-    api_request_handle(owner, exchange, &embedding_request);
-}
-
-static void handle_messages(void *owner, struct http_exchange *exchange, const char *parameter) {
-    (void)parameter;
-    api_request_handle(owner, exchange, &messages_request);
-}
-
 const struct http_route *api_routes_table(int *out_n) {
     static const struct http_route routes[] = {
         {"GET", "/health", handle_health},
@@ -185,17 +170,17 @@ const struct http_route *api_routes_table(int *out_n) {
         {"GET", "/get_load", handle_load},
         {"GET", "/metrics", handle_metrics},
         {"GET", "/v1/models", handle_models},
-        {"POST", "/v1/chat/completions", handle_chat},
-        {"POST", "/v1/completions", handle_completion},
+        {"POST", "/v1/chat/completions", handle_answer},
+        {"POST", "/v1/completions", handle_answer},
         {"POST", "/v1/chat/completions/render", text_request_render_chat},
         {"POST", "/v1/completions/render", text_request_render},
         {"POST", API_ESTIMATE_PATH, handle_estimate},
-        {"POST", "/v1/embeddings", handle_embeddings},
+        {"POST", "/v1/embeddings", handle_answer},
         {"GET", "/v1/requests/{id}", handle_request_state},
         {"POST", "/v1/cache/warm", handle_warm},
         {"GET", "/v1/cache", handle_cache},
-        {"POST", "/v1/responses", handle_responses},
-        {"POST", "/v1/messages", handle_messages},
+        {"POST", "/v1/responses", handle_answer},
+        {"POST", "/v1/messages", handle_answer},
         {"POST", "/v1/messages/count_tokens", text_request_count},
         {"POST", "/tokenize", text_request_tokenize},
         {"POST", "/detokenize", text_request_detokenize},

@@ -4,8 +4,12 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "api/api_admin.h"
 #include "api/api_call.h"
+#include "api/api_gate.h"
 #include "api/api_routes.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -16,17 +20,25 @@ enum status api_server_init(struct api_server *api, const struct api_options *op
     *api = (struct api_server){.options = *options, .started_s = (int64_t)time(NULL)};
     if (getrandom(api->random, sizeof api->random, 0) != (ssize_t)sizeof api->random)
         return status_fail(note, STATUS_IO, "the system gives no random numbers");
+    if (api_auth_init(&api->auth)) return status_fail(note, STATUS_NOMEM, "no memory for the keys");
     if (api_history_init(&api->history)) return status_fail(note, STATUS_NOMEM, "no memory for the last requests");
     return STATUS_OK;
 }
 
 void api_server_deinit(struct api_server *api) {
     while (api->calls) api_call_close(api->calls);
+    api_auth_deinit(&api->auth);
     grammar_vocab_destroy(&api->grammar_vocab);
     api_history_deinit(&api->history);
 }
 
 void api_server_close(struct api_server *api) {
+    for (struct api_call *call = api->calls; call; call = call->next) {
+        pre_hook_drop(call);
+        app_cache_drop(call);
+    }
+    pre_hook_destroy(&api->hook);
+    app_cache_destroy(&api->cache);
     if (!api->worker) return;
     tokenize_worker_stop(api->worker);
     mem_free(api->worker);
@@ -57,7 +69,11 @@ bool api_server_check_model(const struct api_server *api, const struct api_param
 static void take_failures(struct api_server *api) {
     struct tokenize_failure failure;
     do {
-        while (ring_pop(&api->worker->failures, &failure)) api_call_on_failure(failure.call, failure.prompt_idx);
+        while (ring_pop(&api->worker->failures, &failure))
+            if (failure.prompt_idx == TOKENIZE_READY)
+                api_gate_enter(failure.call);
+            else
+                api_call_on_failure(failure.call, failure.prompt_idx);
     } while (!ring_arm(&api->worker->failures));
 }
 
@@ -87,6 +103,7 @@ static void on_tick(void *owner) {
         next = call->next;
         api_call_tick(call);
     }
+    if (api->cache) app_cache_tick(api->cache);
     if (api->state != API_DRAINING) return;
     if (api->n_calls == 0 && http_server_n_exchanges(api->http) == 0) {
         http_server_stop(api->http);
@@ -106,6 +123,7 @@ enum status api_server_open(struct api_server *api, struct engine *engine, const
     api->chat_fault = chat_fault;
     api->answer_rules = answer_rules;
     request_metrics_init(&api->metrics, engine_max_context(engine));
+    memcpy(api->metrics.slo.target_ns, api->options.slo_ns, sizeof api->options.slo_ns);
     api->worker = mem_alloc(sizeof *api->worker);
     enum status status = api->worker ? STATUS_OK : STATUS_NOMEM;
     if (!status && (status = tokenize_worker_start(api->worker, api, api->options.max_calls)) != STATUS_OK) {
@@ -158,27 +176,77 @@ static void reply_preflight(const struct http_route *routes, int n_routes, struc
     http_exchange_reply(exchange, 204, NULL, "", 0);
 }
 
+/* Whether path is answered at the door that the request came in by, for who it is. */
+static bool check_door(const struct api_server *api, const char *path, int key_idx, bool is_admin_door,
+                       struct api_fault *fault) {
+    if (is_admin_door && strncmp(path, "/v1/", 4) == 0)
+        return api_fault_set(fault, 404, "not_found", NULL, "%.200s is not answered on the port for administration",
+                             path);
+    if (is_admin_door || !api_admin_is_path(path)) return true;
+    if (api->options.admin_port)
+        return api_fault_set(fault, 404, "not_found", NULL, "%.200s is answered on the port for administration", path);
+    if (api_auth_is_admin(&api->auth, key_idx)) return true;
+    return api_fault_set(fault, 403, "insufficient_permissions", NULL, "%.200s shows what other keys do", path);
+}
+
+/* Computes tokens. */
+static bool is_costly(const struct http_route *route) {
+    static const char *const free_ends[] = {"/render", "/count_tokens", "/estimate"};
+    size_t n = strlen(route->path);
+    for (size_t i = 0; i < sizeof free_ends / sizeof free_ends[0]; i++) {
+        size_t n_end = strlen(free_ends[i]);
+        if (n >= n_end && strcmp(route->path + n - n_end, free_ends[i]) == 0) return false;
+    }
+    return strcmp(route->method, "POST") == 0 && strncmp(route->path, "/v1/", 4) == 0;
+}
+
+static bool check_who(const struct api_server *api, struct http_exchange *exchange, struct api_fault *fault) {
+    const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange);
+    int admin_port = api->options.admin_port, key_idx = -1;
+    bool is_admin_door = admin_port && http_exchange_local_port(exchange) == admin_port;
+    if (is_open(method, path)) return true;
+    return (is_admin_door || api_auth_check(&api->auth, exchange, &key_idx, fault)) &&
+           check_door(api, path, key_idx, is_admin_door, fault);
+}
+
+static bool check_rate(const struct api_server *api, const struct http_exchange *exchange,
+                       const struct http_route *route, struct api_fault *fault) {
+    int key_idx;
+    if (!is_costly(route) || api->options.moves_over_cap) return true;
+    return api_auth_check(&api->auth, exchange, &key_idx, fault) &&
+           api_auth_check_rate(&api->auth, key_idx, clock_now_ns(), fault);
+}
+
 static enum api_shape shape_of(const char *path) {
     return strncmp(path, "/v1/messages", 12) == 0 ? API_ANTHROPIC : API_OPENAI;
 }
 
 /* What can be said without the body. False: fault is set. */
 static bool check_head(const struct api_server *api, struct http_exchange *exchange, enum http_match match,
-                       const char *allowed, struct api_fault *fault) {
+                       const struct http_route *route, const char *allowed, struct api_fault *fault) {
     const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange);
-    int key_idx;
-    if (!is_open(method, path) && !api_auth_check(&api->auth, exchange, &key_idx, fault)) return false;
+    if (!check_who(api, exchange, fault)) return false;
     if (match == HTTP_MATCH_NO_PATH)
         return api_fault_set(fault, 404, "not_found", NULL, "there is nothing at %.200s", path);
     if (match == HTTP_MATCH_NO_METHOD) {
         http_exchange_set_header(exchange, "Allow", allowed);
         return api_fault_set(fault, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", path, allowed, method);
     }
-    if (api->state == API_SERVING || is_open(method, path)) return true;
+    if (api->state == API_SERVING || is_open(method, path)) return check_rate(api, exchange, route, fault);
     api_fault_set(fault, 503, "not_ready", NULL, "the server is %s",
                   api->state == API_LOADING ? "loading its model" : "shutting down");
     fault->retry_after_s = 1;
     return false;
+}
+
+/* The table that knows the path, clients' or operators'; the former if none does. */
+static enum http_match find_route(const char *method, const char *path, const struct http_route **out_routes,
+                                  int *out_n_routes, const struct http_route **out_route, const char **out_parameter) {
+    *out_routes = api_admin_table(out_n_routes);
+    enum http_match match = http_routes_find(*out_routes, *out_n_routes, method, path, out_route, out_parameter);
+    if (match != HTTP_MATCH_NO_PATH) return match;
+    *out_routes = api_routes_table(out_n_routes);
+    return http_routes_find(*out_routes, *out_n_routes, method, path, out_route, out_parameter);
 }
 
 static bool on_head(void *owner, struct http_exchange *exchange) {
@@ -188,26 +256,25 @@ static bool on_head(void *owner, struct http_exchange *exchange) {
     struct api_fault fault = {0};
     char allowed[64];
     int n_routes;
-    const struct http_route *routes = api_routes_table(&n_routes);
-    enum http_match match = http_routes_find(routes, n_routes, method, path, &route, &parameter);
+    const struct http_route *routes;
+    enum http_match match = find_route(method, path, &routes, &n_routes, &route, &parameter);
     allow_origin(api, exchange);
     if (match != HTTP_MATCH_NO_PATH && strcmp(method, "OPTIONS") == 0) {
         reply_preflight(routes, n_routes, exchange);
         return false;
     }
     http_routes_allowed(routes, n_routes, path, allowed, sizeof allowed);
-    if (check_head(api, exchange, match, allowed, &fault)) return true;
+    if (check_head(api, exchange, match, route, allowed, &fault)) return true;
     api_fault_reply(&fault, shape_of(path), exchange);
     return false;
 }
 
 static void on_request(void *owner, struct http_exchange *exchange) {
-    const struct http_route *route = NULL;
+    const struct http_route *route = NULL, *routes;
     const char *parameter;
     int n_routes;
-    const struct http_route *routes = api_routes_table(&n_routes);
-    if (http_routes_find(routes, n_routes, http_exchange_method(exchange), http_exchange_path(exchange), &route,
-                         &parameter) != HTTP_MATCH_FOUND)
+    if (find_route(http_exchange_method(exchange), http_exchange_path(exchange), &routes, &n_routes, &route,
+                   &parameter) != HTTP_MATCH_FOUND)
         BUG("a request without a route came through on_head");
     route->handle(owner, exchange, parameter);
 }

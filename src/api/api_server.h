@@ -8,6 +8,7 @@
 #include "api/api_auth.h"
 #include "api/api_history.h"
 #include "api/tokenize_worker.h"
+#include "base/log.h"
 #include "chat/answer_parse.h"
 #include "chat/chat_template.h"
 #include "engine/engine_client.h"
@@ -17,20 +18,28 @@
 
 struct api_call;
 struct api_params;
+struct app_cache;
+struct pre_hook;
 
 enum api_state { API_LOADING, API_SERVING, API_DRAINING };
 
 struct api_options {
     const char *const *model_names; /* [n_model_names], the first one is told to clients */
     int n_model_names;
-    int max_calls;           /* at a time, waiting ones included */
-    int drain_s;             /* how long running answers may go on after a stop */
-    const char *cors_origin; /* NULL: no other site's page may read replies */
-    bool logs_requests;      /* a JSON line per request on standard error */
+    int max_calls;              /* at a time, waiting ones included */
+    int drain_s;                /* how long running answers may go on after a stop */
+    const char *cors_origin;    /* NULL: no other site's page may read replies */
+    bool logs_requests;         /* a line per request on standard error */
+    enum log_format log_format; /* of it */
     const char *kv_dtype;
     int block_tokens;
     bool has_prefix_cache;
-    bool returns_phases; /* in every usage, not only on request */
+    bool returns_phases;          /* in every usage, not only on request */
+    const char *context_bound_by; /* "option", "memory" or "model" */
+    /* The first one is the deadline of requests without their own; 0: none. */
+    int64_t slo_ns[REQUEST_N_CLASSES][SLO_N_KINDS];
+    bool moves_over_cap; /* an interactive request beyond its limits runs as batch instead of being refused */
+    int admin_port;      /* /metrics is answered there alone, and without a key; 0: on every port */
 };
 
 struct api_server {
@@ -43,6 +52,8 @@ struct api_server {
     struct answer_rules answer_rules;          /* how the model says what is no text */
     struct api_auth auth;
     struct tokenize_worker *worker;
+    struct pre_hook *hook;               /* NULL: none; the server's own */
+    struct app_cache *cache;             /* likewise */
     struct grammar_vocab *grammar_vocab; /* the worker's; NULL until a request demands a form */
     enum api_state state;
     int64_t drain_deadline_ns;

@@ -248,10 +248,10 @@ static bool read_thinking(json_t *chat, const json_t *json, struct api_fault *fa
 }
 
 static json_t *to_chat(const json_t *json, struct api_fault *fault) {
-    static const char *const same[] = {"model",      "max_tokens", "temperature", "top_p",         "top_k",
-                                       "min_p",      "stream",     "seed",        "cache_salt",    "service_tier",
-                                       "ignore_eos", "min_tokens", "priority",    "return_phases", "cache_prompt",
-                                       "return_progress"};
+    static const char *const same[] = {"model",      "max_tokens",    "temperature",  "top_p",
+                                       "top_k",      "min_p",         "stream",       "seed",
+                                       "cache_salt", "service_tier",  "ignore_eos",   "min_tokens",
+                                       "priority",   "return_phases", "cache_prompt", "return_progress"};
     json_t *chat = json_object();
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         const json_t *field = json_read_field(json, same[i]);
@@ -276,7 +276,5 @@ static bool check(struct api_request *request, struct api_fault *fault) {
     return true;
 }
 
-const struct api_ask messages_request = {.response = &messages_response,
-                                         .translate = to_chat,
-                                         .check = check,
-                                         .read_prompts = chat_request_read_prompts};
+const struct api_ask messages_request = {
+    .response = &messages_response, .translate = to_chat, .check = check, .read_prompts = chat_request_read_prompts};

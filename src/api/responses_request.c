@@ -58,7 +58,8 @@ static json_t *read_content(const json_t *content, const char *where, struct api
     json_array_foreach((json_t *)content, i, part) {
         bool is_text = is_type(part, "input_text") || is_type(part, "output_text") || is_type(part, "text");
         if (is_text && text_field(part, "text")) {
-            json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(part, "text")));
+            json_array_append_new(parts,
+                                  json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(part, "text")));
             continue;
         }
         api_fault_set(fault, 400, NULL, "input",
@@ -82,8 +83,8 @@ static json_t *assistant_message(json_t *messages) {
 static bool read_message(json_t *messages, const json_t *item, const char *where, struct api_fault *fault) {
     const char *role = text_field(item, "role");
     bool is_assistant = role && strcmp(role, "assistant") == 0;
-    if (!role || (!is_assistant && strcmp(role, "user") != 0 && strcmp(role, "system") != 0 &&
-                  strcmp(role, "developer") != 0))
+    if (!role ||
+        (!is_assistant && strcmp(role, "user") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0))
         return api_fault_set(fault, 400, NULL, "input",
                              "'%s' must have the 'role' user, assistant, system or developer", where);
     json_t *content = read_content(json_object_get(item, "content"), where, fault);
@@ -121,7 +122,8 @@ static bool read_call_output(json_t *messages, const json_t *item, const char *w
         return api_fault_set(fault, 400, NULL, "input", "'%s' of type function_call_output needs a 'call_id'", where);
     json_t *content = read_content(json_object_get(item, "output"), where, fault);
     if (!content) return false;
-    json_array_append_new(messages, json_pack("{s:s, s:s, s:o}", "role", "tool", "tool_call_id", id, "content", content));
+    json_array_append_new(messages,
+                          json_pack("{s:s, s:s, s:o}", "role", "tool", "tool_call_id", id, "content", content));
     return true;
 }
 
@@ -131,8 +133,8 @@ static void read_reasoning(json_t *messages, const json_t *item) {
     size_t i;
     json_array_foreach(json_object_get(item, "content"), i, part) {
         if (!is_type(part, "reasoning_text") || !text_field(part, "text")) continue;
-        json_t *message = json_pack("{s:s, s:O}", "role", "assistant", "reasoning_content",
-                                    json_object_get(part, "text"));
+        json_t *message =
+            json_pack("{s:s, s:O}", "role", "assistant", "reasoning_content", json_object_get(part, "text"));
         json_array_append_new(messages, message);
         return;
     }
@@ -151,8 +153,8 @@ static bool read_item(json_t *messages, const json_t *item, size_t idx, struct a
         return true;
     }
     return api_fault_set(fault, 400, "unsupported_parameter", "input",
-                         "'%s' is of type '%.40s', not message, function_call, function_call_output or reasoning", where,
-                         text_field(item, "type") ? text_field(item, "type") : "?");
+                         "'%s' is of type '%.40s', not message, function_call, function_call_output or reasoning",
+                         where, text_field(item, "type") ? text_field(item, "type") : "?");
 }
 
 static bool read_input(json_t *chat, const json_t *json, struct api_fault *fault) {
@@ -163,7 +165,8 @@ static bool read_input(json_t *chat, const json_t *json, struct api_fault *fault
     if (instructions && !json_is_string(instructions))
         return api_fault_set(fault, 400, NULL, "instructions", "'instructions' must be a string, not %s",
                              json_read_type(instructions));
-    if (instructions) json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions));
+    if (instructions)
+        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions));
     if (json_is_string(input)) {
         json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", input));
         return true;
@@ -226,8 +229,7 @@ static bool read_format(json_t *chat, const json_t *json, struct api_fault *faul
     json_t *inner = json_object();
     const json_t *schema = json_read_field(format, "schema");
     if (schema) json_object_set(inner, "schema", (json_t *)schema);
-    json_object_set_new(chat, "response_format",
-                        json_pack("{s:s, s:o}", "type", "json_schema", "json_schema", inner));
+    json_object_set_new(chat, "response_format", json_pack("{s:s, s:o}", "type", "json_schema", "json_schema", inner));
     return true;
 }
 
@@ -252,7 +254,8 @@ static bool read_include(json_t *chat, const json_t *json, struct api_fault *fau
 }
 
 static bool read_reasoning_effort(json_t *chat, const json_t *json, struct api_fault *fault) {
-    const json_t *reasoning = json_read_field(json, "reasoning"), *given = json_read_field(json, "chat_template_kwargs");
+    const json_t *reasoning = json_read_field(json, "reasoning"),
+                 *given = json_read_field(json, "chat_template_kwargs");
     if (reasoning && !json_is_object(reasoning))
         return api_fault_set(fault, 400, NULL, "reasoning", "'reasoning' must be an object, not %s",
                              json_read_type(reasoning));
@@ -270,8 +273,8 @@ static bool read_reasoning_effort(json_t *chat, const json_t *json, struct api_f
 
 /* What the answer repeats of the request: all but the conversation. */
 static json_t *echo_of(const json_t *json) {
-    static const char *const repeated[] = {"instructions", "max_output_tokens", "metadata", "reasoning", "text",
-                                           "tool_choice",  "tools",             "user"};
+    static const char *const repeated[] = {"instructions", "max_output_tokens", "metadata", "reasoning",
+                                           "text",         "tool_choice",       "tools",    "user"};
     json_t *echo = json_object();
     for (size_t i = 0; i < sizeof repeated / sizeof repeated[0]; i++) {
         const json_t *field = json_read_field(json, repeated[i]);
@@ -281,9 +284,25 @@ static json_t *echo_of(const json_t *json) {
 }
 
 static json_t *to_chat(const json_t *json, struct api_fault *fault) {
-    static const char *const same[] = {"model",      "temperature", "top_p",    "top_k",         "min_p",
-                                       "stream",     "seed",        "priority", "cache_salt",    "service_tier",
-                                       "ignore_eos", "min_tokens",  "return_phases", "cache_prompt", "parallel_tool_calls"};
+    static const char *const same[] = {"model",
+                                       "temperature",
+                                       "top_p",
+                                       "top_k",
+                                       "min_p",
+                                       "stream",
+                                       "seed",
+                                       "priority",
+                                       "cache_salt",
+                                       "service_tier",
+                                       "ignore_eos",
+                                       "min_tokens",
+                                       "return_phases",
+                                       "cache_prompt",
+                                       "parallel_tool_calls",
+                                       "presence_penalty",
+                                       "frequency_penalty",
+                                       "repetition_penalty",
+                                       "structured_outputs"};
     const json_t *max_tokens = json_read_field(json, "max_output_tokens");
     json_t *chat = json_object();
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
@@ -307,7 +326,5 @@ static bool check(struct api_request *request, struct api_fault *fault) {
     return api_fault_set(fault, 400, NULL, "max_output_tokens", "'max_output_tokens' must be at least 1");
 }
 
-const struct api_ask responses_request = {.response = &responses_response,
-                                          .translate = to_chat,
-                                          .check = check,
-                                          .read_prompts = chat_request_read_prompts};
+const struct api_ask responses_request = {
+    .response = &responses_response, .translate = to_chat, .check = check, .read_prompts = chat_request_read_prompts};

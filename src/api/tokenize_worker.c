@@ -4,7 +4,9 @@
 #include <time.h>
 
 #include "api/api_call.h"
+#include "api/api_gate.h"
 #include "api/grammar_request.h"
+#include "api/pre_hook.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "chat/chat_prompt.h"
@@ -33,8 +35,7 @@ enum status tokenize_worker_encode(const struct api_server *api, enum api_kind k
                                         out_rendered_ns, note);
     } else {
         bool has_bos = adds_special && tokenizer_adds_bos(api->tokenizer);
-        unsigned flags =
-            (kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) | (has_bos ? TOKENIZER_ADD_BOS : 0);
+        unsigned flags = (kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) | (has_bos ? TOKENIZER_ADD_BOS : 0);
         status = tokenizer_encode(api->tokenizer, prompt->text, prompt->n_bytes, flags, &ids, note);
     }
     if (!status) {
@@ -48,10 +49,22 @@ enum status tokenize_worker_encode(const struct api_server *api, enum api_kind k
 
 /* ---- ids to a request of the engine ---- */
 
+static bool refuse_size(const struct api_call *call, const struct api_prompt *prompt, const char *param,
+                        int max_context, struct api_fault *fault) {
+    const char *name = call->terms.name;
+    long long wanted = call->params.max_tokens < 0 ? 1 : (long long)call->params.max_tokens;
+    bool is_key = max_context < engine_max_context(call->api->engine);
+    return api_fault_set(fault, 400, "context_length_exceeded", param,
+                         "the context%s%s%s holds %d tokens; the prompt has %d and the answer may have %lld",
+                         is_key ? " of the key '" : "", is_key ? name : "", is_key ? "'" : "", max_context,
+                         prompt->n_ids, wanted);
+}
+
 /* How many tokens the answer may have; false: fault is set. */
 static bool find_room(const struct api_call *call, const struct api_prompt *prompt, int *out_max_new,
                       struct api_fault *fault) {
-    int max_context = engine_max_context(call->api->engine), room = max_context - prompt->n_ids;
+    int max_context = api_call_max_context(call->api, &call->terms), room = max_context - prompt->n_ids;
+    int max_output = call->terms.max_output;
     int64_t wanted = call->params.max_tokens;
     static const char *const names[] = {
         [API_CHAT] = "messages", [API_COMPLETION] = "prompt", [API_EMBEDDING] = "input"};
@@ -59,9 +72,12 @@ static bool find_room(const struct api_call *call, const struct api_prompt *prom
         return api_fault_set(fault, 400, NULL, names[call->kind],
                              "the prompt has no tokens and the model wants none in front");
     if (room < (call->kind != API_EMBEDDING) || wanted > room)
-        return api_fault_set(fault, 400, "context_length_exceeded", names[call->kind],
-                             "the context holds %d tokens; the prompt has %d and the answer may have %lld", max_context,
-                             prompt->n_ids, (long long)(wanted < 0 ? 1 : wanted));
+        return refuse_size(call, prompt, names[call->kind], max_context, fault);
+    if (max_output && wanted > max_output)
+        return api_fault_set(fault, 400, "max_output_exceeded", "max_tokens",
+                             "an answer of %lld tokens is wanted, the key '%s' may have %d", (long long)wanted,
+                             call->terms.name, max_output);
+    if (max_output && room > max_output) room = max_output;
     *out_max_new = wanted < 0 ? room : (int)wanted;
     return true;
 }
@@ -77,11 +93,11 @@ static void set_stop_tokens(const struct api_call *call, struct request *request
         request->stop_tokens[request->n_stop_tokens++] = call->params.stop_ids[i];
 }
 
-/* Tenants must not meet: the key is part of the salt. */
+/* Tenants must not meet: the key's salt, which is zero where keys share, comes before the client's. */
 static void set_salt(const struct api_call *call, struct request *request) {
-    uint32_t key_idx = (uint32_t)(call->key_idx + 1);
-    if (!call->params.salt && call->key_idx < 0) return;
-    hash_sha256(&key_idx, sizeof key_idx, call->params.salt, call->params.salt ? call->params.n_salt : 0,
+    const struct api_params *params = &call->params;
+    if (!params->salt && !call->terms.has_salt) return;
+    hash_sha256(call->terms.salt, sizeof call->terms.salt, params->salt, params->salt ? params->n_salt : 0,
                 request->salt.bytes);
 }
 
@@ -108,18 +124,16 @@ static bool make_grammar(struct api_call *call, struct api_prompt *prompt, struc
     return !status;
 }
 
-/* Places for the log-probabilities of the answers' tokens, and of the prompt's if it is repeated. */
-static bool make_logprobs(const struct api_call *call, struct request *request, int max_new, struct api_fault *fault) {
-    size_t n_each = (size_t)(1 + call->params.n_top_logprobs), n_prompt = (size_t)request->n_prompt;
-    bool has_prompt = call->extras.has_echo;
+/* Place for those of the answer, and of an echoed prompt. False: no memory. */
+static bool make_logprobs(const struct api_call *call, struct request *request) {
+    size_t n_each = (size_t)(1 + call->params.n_top_logprobs);
+    if (!call->params.has_logprobs) return true;
     request->n_top_logprobs = call->params.n_top_logprobs;
-    if (max_new > 0)
-        request->logprobs =
-            mem_alloc_array((size_t)call->params.n * (size_t)max_new * n_each, sizeof *request->logprobs);
-    if (has_prompt) request->prompt_logprobs = mem_alloc_array(n_prompt * n_each, sizeof *request->prompt_logprobs);
-    if ((max_new > 0 && !request->logprobs) || (has_prompt && !request->prompt_logprobs))
-        return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the log-probabilities");
-    return true;
+    request->logprobs =
+        mem_alloc_array((size_t)request->n_choices * (size_t)request->max_new * n_each + 1, sizeof *request->logprobs);
+    if (!call->extras.has_echo) return request->logprobs != NULL;
+    request->prompt_logprobs = mem_alloc_array((size_t)request->n_prompt * n_each, sizeof *request->prompt_logprobs);
+    return request->logprobs && request->prompt_logprobs;
 }
 
 static bool make_request(struct api_call *call, struct api_prompt *prompt, struct api_fault *fault) {
@@ -139,7 +153,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
     request->deadline_ns = call->deadline_ns;
     request->pin_ns = call->extras.pin_ns;
     request->tells_progress = params->wants_progress;
-    request->tenant_id = (uint64_t)(call->key_idx + 1);
+    request->tenant_id = call->terms.tenant_id;
+    request->tenant_weight = call->terms.weight;
     request->max_unread = 256;
     request->max_blocked_ns = 30000000000;
     if (prompt->grammar) request->mask = grammar_mask(prompt->grammar);
@@ -152,8 +167,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
             mem_alloc_array((size_t)engine_model(call->api->engine)->d_model, sizeof *request->embedding);
         if (!request->embedding) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the vector");
     }
-    if (params->has_logprobs && !make_logprobs(call, request, max_new, fault)) return false;
-    return true;
+    if (make_logprobs(call, request)) return true;
+    return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the log-probabilities");
 }
 
 /* ---- the thread ---- */
@@ -163,7 +178,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
 static void add_spans(const struct api_call *call, struct api_prompt *prompt, int64_t begin_ns, int64_t rendered_ns) {
     struct phase_stats *stats = &prompt->request->stats;
     stats->received_ns = call->received_ns;
-    phase_stats_add(stats, PHASE_PREPROCESS, call->received_ns, call->parsed_ns);
+    phase_stats_add(stats, PHASE_READ, call->received_ns, call->read_ns);
+    phase_stats_add(stats, PHASE_PREPROCESS, call->read_ns, call->parsed_ns);
     phase_stats_add(stats, PHASE_TEXT_QUEUE, call->parsed_ns, begin_ns);
     if (rendered_ns) phase_stats_add(stats, PHASE_TEMPLATE, begin_ns, rendered_ns);
     prompt->tokenize_begin_ns = rendered_ns ? rendered_ns : begin_ns;
@@ -181,7 +197,8 @@ static bool encode_all(struct api_call *call) {
         int64_t begin_ns = clock_now_ns(), rendered_ns = 0;
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             return api_fault_set(&call->fault, 499, NULL, NULL, "the client is gone");
-        enum status status = tokenize_worker_encode(call->api, call->kind, true, prompt, &rendered_ns, &note);
+        enum status status =
+            tokenize_worker_encode(call->api, call->kind, !call->extras.is_plain, prompt, &rendered_ns, &note);
         if (status) {
             api_fault_from_status(&call->fault, status, &note);
             return false;
@@ -192,22 +209,35 @@ static bool encode_all(struct api_call *call) {
     return true;
 }
 
-/* Nothing of a call runs unless all of it can be asked. */
-static void take_call(struct tokenize_worker *worker, struct api_call *call) {
-    if (!encode_all(call)) {
-        report(worker, call, -1);
-        return;
-    }
+void tokenize_worker_submit(struct tokenize_worker *worker, struct api_call *call) {
     int n_prompts = call->n_prompts;
     for (int i = 0; i < n_prompts; i++) {
         struct api_prompt *prompt = &call->prompts[i];
-        phase_stats_add(&prompt->request->stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, clock_now_ns());
+        struct phase_stats *stats = &prompt->request->stats;
+        int64_t now_ns = clock_now_ns();
+        phase_stats_add(stats, PHASE_TOKENIZE, prompt->tokenize_begin_ns, call->ready_ns ? call->ready_ns : now_ns);
+        if (call->ready_ns) phase_stats_add(stats, PHASE_PREPROCESS, call->ready_ns, now_ns); /* at the gate */
         /* Once the last prompt is submitted the call may be gone. */
         prompt->before = prompt->request->stats;
         enum status status = call->is_estimate ? engine_client_ask(worker->api->engine, prompt->request)
                                                : engine_client_submit(worker->api->engine, prompt->request);
         if (status) report(worker, call, i);
     }
+}
+
+/* Nothing of a call runs unless all of it can be asked. */
+static void take_call(struct tokenize_worker *worker, struct api_call *call) {
+    if (!encode_all(call)) {
+        report(worker, call, TOKENIZE_FAILED);
+        return;
+    }
+    if (!api_gate_wants(call)) {
+        tokenize_worker_submit(worker, call);
+        return;
+    }
+    if (call->api->hook && !call->is_cleared) call->question = pre_hook_question(call, &call->n_question);
+    call->ready_ns = clock_now_ns();
+    report(worker, call, TOKENIZE_READY);
 }
 
 static void worker_main(void *arg) {

@@ -13,7 +13,11 @@ struct api_call;
 struct api_prompt;
 struct api_server;
 
-/* A call, or one of its prompts (prompt_idx >= 0), that did not reach the engine; its fault tells why. */
+/* A call, or one of its prompts (prompt_idx >= 0), that did not reach the engine; its fault tells why. Or a call that
+ * is ready and has to pass the gate first. */
+#define TOKENIZE_FAILED (-1)
+#define TOKENIZE_READY (-2)
+
 struct tokenize_failure {
     struct api_call *call;
     int prompt_idx;
@@ -32,6 +36,9 @@ void tokenize_worker_stop(struct tokenize_worker *worker);
 
 /* Gives the call away. Errors: STATUS_LIMIT. */
 WARN_UNUSED enum status tokenize_worker_push(struct tokenize_worker *worker, struct api_call *call);
+
+/* Hands a call that is ready to the engine. Thread: the worker; io when it has passed the gate. */
+void tokenize_worker_submit(struct tokenize_worker *worker, struct api_call *call);
 
 /* Fills the ids of a prompt that is text. adds_special: BOS in front where the model wants one; of a chat the template
  * decides. out_rendered_ns: NULL, or when a chat's text was there. Thread: any.

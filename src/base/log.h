@@ -8,10 +8,16 @@
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
+/* LOG_TEXT: "kvick: warning: ..."; LOG_JSON: one object with time_ms, level and message. */
+enum log_format { LOG_TEXT, LOG_JSON };
+
+/* LOG_TEXT at start. Before other threads run. */
+void log_set_format(enum log_format format);
+
 /* Lines above this level are dropped; LOG_WARN at start. */
 void log_set_level(enum log_level level);
 
-/* "kvick: warning: ..." and a newline, cut at 1024 bytes; control bytes become '?'. Never prompts, keys or salts. */
+/* A line, cut at 1024 bytes; control bytes become '?'. Never prompts, keys or salts. */
 void log_line(enum log_level level, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* A whole line as it is, with its end, at most LOG_MAX_RAW_BYTES (longer ones are dropped). Never waits: when nobody

@@ -70,3 +70,15 @@ char *str_take(struct str *str) {
     if (p) str_init(str, str->max_bytes);
     return p;
 }
+
+bool str_read_count(const char *text, int64_t max, int64_t *out) {
+    int64_t value = 0;
+    if (!*text) return false;
+    for (; *text; text++) {
+        int digit = *text - '0';
+        if (digit < 0 || digit > 9 || digit > max || value > (max - digit) / 10) return false;
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return true;
+}

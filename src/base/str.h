@@ -4,7 +4,9 @@
 #ifndef KVICK_BASE_STR_H
 #define KVICK_BASE_STR_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -30,5 +32,8 @@ void str_clear(struct str *str);
 /* The content as heap memory of the caller (mem_free); str is empty afterwards. NULL: out of memory, nothing changed.
  */
 WARN_UNUSED char *str_take(struct str *str);
+
+/* A text of decimal digits and nothing else as a number; false: it is something else, or above max. */
+bool str_read_count(const char *text, int64_t max, int64_t *out);
 
 #endif

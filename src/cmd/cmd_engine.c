@@ -81,6 +81,15 @@ enum status cmd_engine_check(const struct options *options, struct status_note *
     return status ? status : read_numerics(options, &ignored, note);
 }
 
+static int min_of(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Nobody says how long a context is: it is as long as n_full of them fit. */
+static bool is_context_free(const struct options *options, const struct cmd_engine_needs *needs) {
+    return needs->n_full > 0 && options->context == 0;
+}
+
 /* What one token takes in the KV cache, all layers. */
 static size_t kv_token_bytes(const struct model_config *config, enum dtype dtype, int block_tokens) {
     struct kv_layout layout;
@@ -105,9 +114,16 @@ static enum status size_pool(struct cmd_engine *opened, const struct options *op
                                        .max_logit_rows = out->max_logit_rows,
                                        .kv_bytes = (size_t)options->kv_cache_memory_bytes};
     if (!request.kv_token_bytes) return STATUS_OK;
+    int n_vocab = embed && embed->n_dims > 1 ? (int)embed->dims[1] : 0;
     capacity_read_limits(&limits, "");
-    enum status status = capacity_plan(&opened->capacity, &limits, &request, config,
-                                       embed && embed->n_dims > 1 ? (int)embed->dims[1] : 0, note);
+    if (is_context_free(options, needs)) {
+        int longest = capacity_max_context(&limits, &request, config, n_vocab);
+        /* Where not even a block of each fits, the plan says what is missing for one. */
+        request.max_context = longest ? longest : min_of(out->block_tokens, out->max_context);
+        out->max_context = request.max_context;
+        out->max_chunk = min_of(out->max_chunk, out->max_context);
+    }
+    enum status status = capacity_plan(&opened->capacity, &limits, &request, config, n_vocab, note);
     if (status) return status;
     out->kv_tokens = opened->capacity.kv_tokens;
     if (options->verbose) capacity_print(stderr, &opened->capacity, out->n_threads);
@@ -116,16 +132,19 @@ static enum status size_pool(struct cmd_engine *opened, const struct options *op
 
 static enum status read_sizes(const struct options *options, const struct cmd_engine_needs *needs, int model_context,
                               struct engine_options *out, struct status_note *note) {
+    const char *name = needs->n_full > 0 ? "max-model-len" : "context";
     long context = options->context;
-    if (context == 0) {
+    if (is_context_free(options, needs)) {
+        context = model_context;
+    } else if (context == 0) {
         context = model_context < DEFAULT_MAX_CONTEXT ? model_context : DEFAULT_MAX_CONTEXT;
         if (needs->min_context > context && needs->min_context <= model_context) context = needs->min_context;
     }
     if (context < 1 || context > model_context)
-        return status_fail(note, STATUS_INVALID, "--context: %ld is not within 1..%d, what the model was made for",
+        return status_fail(note, STATUS_INVALID, "--%s: %ld is not within 1..%d, what the model was made for", name,
                            context, model_context);
     if (needs->min_context > context)
-        return status_fail(note, STATUS_INVALID, "--context: %ld is too short, %d tokens must fit", context,
+        return status_fail(note, STATUS_INVALID, "--%s: %ld is too short, %d tokens must fit", name, context,
                            needs->min_context);
     out->n_threads = options->threads ? (int)options->threads : cpu_n_usable();
     out->n_decode_threads = (int)options->threads_decode;
@@ -166,6 +185,7 @@ enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model, c
     *opened = (struct cmd_engine){.options.has_bf16_tables = needs->has_bf16_tables};
     enum status status = read_numerics(options, &opened->options, note);
     if (!status) status = open_file(opened, model, &config, note);
+    if (!status) opened->model_max_context = config.max_context;
     if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
     if (!status) status = size_pool(opened, options, needs, &config, note);
     if (!status && needs->is_serving && cost_file_dir(opened->cost_dir)) opened->options.cost_dir = opened->cost_dir;

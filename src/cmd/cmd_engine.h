@@ -11,6 +11,7 @@
 struct cmd_engine {
     char path[CMD_MODEL_MAX_PATH_BYTES];
     struct gguf *gguf;
+    int model_max_context; /* what the model was made for */
     struct engine_options options;
     char cost_dir[COST_FILE_MAX_PATH_BYTES]; /* see engine_options */
     struct capacity capacity;                /* how memory was given to pools */
@@ -20,7 +21,8 @@ struct cmd_engine {
 struct cmd_engine_needs {
     int min_context; /* tokens that must fit, or 0 */
     int max_sequences;
-    int n_full;         /* contexts of full length that the KV cache holds; 0: max_sequences */
+    int n_full; /* contexts of full length that the KV cache holds, which bounds how long they are unless an option
+                   says that; 0: max_sequences */
     int max_logit_rows; /* of a step; 0: one per sequence */
     bool has_bf16_tables;
     bool is_serving; /* many clients: step costs are measured once, and steps are bounded by them */

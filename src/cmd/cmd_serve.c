@@ -3,27 +3,29 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/api_server.h"
+#include "api/app_cache.h"
+#include "api/pre_hook.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_chat.h"
 #include "cmd/cmd_engine.h"
+#include "cmd/keys_file.h"
+#include "cmd/serve_config.h"
+#include "cmd/serve_report.h"
+#include "cmd/service_manager.h"
+#include "weights/gguf_digest.h"
 
-#define MAX_CONNECTIONS 1024
-#define MAX_BODY_BYTES ((size_t)16 << 20)
-#define MAX_BODIES_BYTES ((size_t)256 << 20)
+#define MAX_BODIES 16 /* of the longest kind, at a time */
 #define MAX_UNREAD_BYTES ((size_t)8 << 20)
 #define IDLE_MS 60000
-#define HEAD_MS 10000
-#define BODY_MS 30000
 #define WRITE_MS 60000
-#define TYPICAL_POS 512 /* of an answer's token */
 #define FULL_SESSIONS 4 /* that many requests of the longest kind fit beside each other */
 
 struct serve {
-    const struct options *options;
+    struct serve_config config;
     struct cmd_engine model;
     struct tokenizer *tokenizer;
     struct chat_template *chat_template; /* NULL: the model cannot chat */
@@ -32,53 +34,83 @@ struct serve {
     struct api_server api;
     const char *model_names[OPTIONS_MAX_LIST];
     char default_name[CMD_MODEL_MAX_PATH_BYTES];
-    int port;
+    int port;                            /* 0: only sockets that have none */
+    uint8_t identity[HASH_SHA256_BYTES]; /* of answers, see identify_answers */
     struct thread loader;
     bool is_loading; /* the loader is to be joined */
+    bool is_ready;
     struct ring is_loaded;
     enum status status; /* of loading */
     struct status_note note;
 };
 
-/* The file's name without folders and ".gguf". */
-static void set_default_name(struct serve *serve) {
-    const char *slash = strrchr(serve->model.path, '/');
-    snprintf(serve->default_name, sizeof serve->default_name, "%s", slash ? slash + 1 : serve->model.path);
-    size_t n = strlen(serve->default_name);
-    if (n > 5 && strcmp(serve->default_name + n - 5, ".gguf") == 0) serve->default_name[n - 5] = 0;
+/* ---- who may ask ---- */
+
+/* The file's keys in place of those read before; on an error those stay. */
+static enum status read_keys(struct serve *serve, struct status_note *note) {
+    struct keys_file file;
+    const char *path = serve->config.options.keys;
+    if (!path) return STATUS_OK;
+    enum status status = keys_file_open(&file, path, note);
+    if (status) return status;
+    status = api_auth_set(&serve->api.auth, file.keys, file.n_keys, clock_now_ns(), note);
+    if (status) status_note_prefix(note, path);
+    keys_file_close(&file);
+    return status;
 }
 
 static enum status add_keys(struct serve *serve, struct status_note *note) {
-    for (int i = 0; i < serve->options->api_key.n_items; i++) {
-        enum status status = api_auth_add(&serve->api.auth, serve->options->api_key.items[i]);
+    const struct option_list *keys = &serve->config.options.api_key;
+    for (int i = 0; i < keys->n_items; i++) {
+        enum status status = api_auth_add(&serve->api.auth, keys->items[i]);
         if (status)
             return status_fail(note, status, "--api-key: %s",
                                status == STATUS_LIMIT ? "too many keys" : "a key must not be empty");
     }
-    return STATUS_OK;
+    return read_keys(serve, note);
 }
 
+/* ---- the API ---- */
+
 static enum status open_api(struct serve *serve, struct status_note *note) {
-    const struct options *options = serve->options;
+    const struct serve_config *config = &serve->config;
+    const struct options *options = &config->options;
     struct api_options api = {.model_names = serve->model_names,
                               .n_model_names = options->served_model_name.n_items,
                               .max_calls = (int)options->max_num_seqs * 4,
                               .drain_s = (int)options->shutdown_timeout,
                               .cors_origin = options->cors_origin,
                               .logs_requests = !options->no_access_log,
+                              .log_format = config->log_format,
                               .kv_dtype = options->kv_cache_dtype,
                               .block_tokens = (int)options->block_tokens,
-                              .has_prefix_cache = !options->no_prefix_cache};
+                              .has_prefix_cache = !options->no_prefix_cache,
+                              .context_bound_by = serve_report_bound_by(config, &serve->model),
+                              .moves_over_cap = config->moves_over_cap};
+    for (int i = 0; i < REQUEST_N_CLASSES; i++) memcpy(api.slo_ns[i], config->classes[i].slo_ns, sizeof api.slo_ns[i]);
     for (int i = 0; i < options->served_model_name.n_items; i++)
         serve->model_names[i] = options->served_model_name.items[i];
-    set_default_name(serve);
+    cmd_model_name(serve->model.path, serve->default_name);
     if (api.n_model_names == 0) serve->model_names[api.n_model_names++] = serve->default_name;
     enum status status = api_server_init(&serve->api, &api, note);
     return status ? status : add_keys(serve, note);
 }
 
+/* Limits that admission goes by. */
+static void set_admission(struct serve *serve) {
+    struct admission_limits *limits = &serve->model.options.admission;
+    for (int i = 0; i < REQUEST_N_CLASSES; i++) {
+        limits->max_prompt[i] = serve->config.classes[i].max_prompt_tokens;
+        limits->max_waiting[i] = serve->config.classes[i].max_queued;
+    }
+    limits->has_tenants = serve->api.auth.n_keys > 1;
+}
+
+/* ---- HTTP ---- */
+
 static void on_stop(void *owner) {
     struct serve *serve = owner;
+    service_manager_stopping();
     api_server_drain(&serve->api);
     http_server_stop_listening(serve->http);
 }
@@ -86,31 +118,105 @@ static void on_stop(void *owner) {
 static void on_reload(void *owner) {
     struct serve *serve = owner;
     struct status_note note;
-    if (serve->options->ssl_certfile && http_server_reload_tls(serve->http, &note))
+    service_manager_reloading();
+    if (serve->config.options.ssl_certfile && http_server_reload_tls(serve->http, &note))
         log_line(LOG_WARN, "certificates were not read again: %s", note.text);
+    if (read_keys(serve, &note))
+        log_line(LOG_WARN, "keys were not read again: %s", note.text);
+    else if (serve->config.options.keys)
+        log_line(LOG_INFO, "%d keys were read again", serve->api.auth.n_keys);
+    if (serve->is_ready) service_manager_ready("serving");
 }
 
-static enum status open_http(struct serve *serve, struct status_note *note) {
-    const struct options *options = serve->options;
-    struct http_limits limits = {.max_connections = MAX_CONNECTIONS,
-                                 .max_body_bytes = MAX_BODY_BYTES,
-                                 .max_bodies_bytes = MAX_BODIES_BYTES,
+/* Sockets of the service manager in place of --host and --port; one that is called "admin" in place of --admin-listen.
+ */
+static enum status take_sockets(struct serve *serve, bool *out_is_main, struct status_note *note) {
+    struct service_manager_socket sockets[SERVICE_MANAGER_MAX_SOCKETS];
+    int n;
+    *out_is_main = false;
+    enum status status = service_manager_take(sockets, &n, note);
+    for (int i = 0; !status && i < n; i++) {
+        bool is_admin = strcmp(sockets[i].name, "admin") == 0;
+        int port = http_server_port_of(sockets[i].fd);
+        status = http_server_listen_fd(serve->http, sockets[i].fd, note);
+        if (is_admin) {
+            serve->api.options.admin_port = port;
+        } else {
+            *out_is_main = true;
+            serve->port = port;
+        }
+    }
+    return status;
+}
+
+static enum status listen_all(struct serve *serve, struct status_note *note) {
+    const struct serve_config *config = &serve->config;
+    bool has_main;
+    enum status status = take_sockets(serve, &has_main, note);
+    if (!status && !has_main)
+        status = http_server_listen(serve->http, config->options.host, (int)config->options.port, &serve->port, note);
+    if (status || !config->admin_host[0] || serve->api.options.admin_port) return status;
+    return http_server_listen(serve->http, config->admin_host, config->admin_port, &serve->api.options.admin_port,
+                              note);
+}
+
+static enum status create_http(struct serve *serve, struct status_note *note) {
+    const struct options *options = &serve->config.options;
+    struct http_limits limits = {.max_connections = (int)options->max_connections,
+                                 .max_body_bytes = (size_t)options->max_body_bytes,
+                                 .max_bodies_bytes = (size_t)options->max_body_bytes * MAX_BODIES,
                                  .max_unread_bytes = MAX_UNREAD_BYTES,
                                  .idle_ms = IDLE_MS,
-                                 .head_ms = HEAD_MS,
-                                 .body_ms = BODY_MS,
+                                 .head_ms = (int)options->header_timeout * 1000,
+                                 .body_ms = (int)options->header_timeout * 3000,
                                  .write_ms = WRITE_MS};
     struct http_handlers handlers = api_server_handlers(&serve->api);
     struct http_tls tls = {options->ssl_certfile, options->ssl_keyfile};
     enum status status = http_server_create(&serve->http, &limits, &tls, &handlers, note);
-    if (!status) status = http_server_listen(serve->http, options->host, (int)options->port, &serve->port, note);
+    serve->api.http = serve->http;
+    return status;
+}
+
+static enum status open_http(struct serve *serve, struct status_note *note) {
+    enum status status = create_http(serve, note);
+    if (!status) status = listen_all(serve, note);
     if (!status && (http_server_on_signal(serve->http, SIGTERM, on_stop, serve) ||
                     http_server_on_signal(serve->http, SIGINT, on_stop, serve) ||
                     http_server_on_signal(serve->http, SIGHUP, on_reload, serve)))
         status = status_fail(note, STATUS_NOMEM, "cannot wait for signals");
-    serve->api.http = serve->http;
     return status;
 }
+
+/* What a request meets in front of the engine. */
+static enum status open_front(struct serve *serve, struct status_note *note) {
+    const struct options *options = &serve->config.options;
+    struct pre_hook_options hook = {.address = options->pre_hook,
+                                    .timeout_ms = (int)options->pre_hook_timeout,
+                                    .lets_pass = options->pre_hook_fail && strcmp(options->pre_hook_fail, "open") == 0,
+                                    .max_asks = serve->api.options.max_calls};
+    struct app_cache_options cache = {
+        .address = options->app_cache, .ttl_s = (int)options->app_cache_ttl, .max_calls = serve->api.options.max_calls};
+    enum status status = STATUS_OK;
+    if (hook.address && (status = pre_hook_create(&serve->api.hook, serve->http, &hook, note)) != STATUS_OK)
+        status_note_prefix(note, "--pre-hook");
+    if (!status && cache.address &&
+        (status = app_cache_create(&serve->api.cache, serve->http, &cache, note)) != STATUS_OK)
+        status_note_prefix(note, "--app-cache");
+    return status;
+}
+
+/* All that answers depend on beside the request: the model's file, how it is computed, how much fits. */
+static void identify_answers(struct serve *serve) {
+    const struct options *options = &serve->config.options;
+    uint8_t digest[HASH_SHA256_BYTES];
+    char numerics[200];
+    gguf_digest(serve->model.gguf, digest);
+    int n = snprintf(numerics, sizeof numerics, "%s %s %s %s %d", KVICK_VERSION, options->kv_cache_dtype,
+                     options->activations, options->isa ? options->isa : "", engine_max_context(serve->model.engine));
+    hash_sha256(digest, sizeof digest, numerics, (size_t)n, serve->identity);
+}
+
+/* ---- loading ---- */
 
 /* On a thread of its own, so that /health answers meanwhile. */
 static void load_main(void *owner) {
@@ -122,18 +228,24 @@ static void load_main(void *owner) {
     if (!status && cmd_chat_template(serve->model.gguf, &serve->chat_template, &serve->chat_note))
         serve->chat_template = NULL;
     if (!status) status = cmd_engine_await(&serve->model, &serve->note);
+    if (!status && serve->config.options.app_cache) identify_answers(serve);
     serve->status = status;
     if (ring_push(&serve->is_loaded, &done)) BUG("cannot say that the model is loaded");
 }
 
-static void say_ready(const struct serve *serve);
-
-/* What the template's source says about how the model answers. */
-static struct answer_rules rules_of(const struct gguf *gguf) {
-    struct gguf_text source;
-    bool has_source = gguf_has(gguf, "tokenizer.chat_template") &&
-                      gguf_get_text(gguf, "tokenizer.chat_template", &source, NULL) == STATUS_OK;
-    return has_source ? answer_parse_rules(source.ptr, source.n_bytes) : (struct answer_rules){0};
+static void say_ready(const struct serve *serve) {
+    const struct options *options = &serve->config.options;
+    struct serve_facts facts;
+    serve_report_read(&facts, &serve->config, &serve->model);
+    facts.n_keys = serve->api.auth.n_keys;
+    serve_report_print(&facts);
+    if (serve->api.options.admin_port)
+        printf("administration on port %d: /metrics, /debug/keys, /debug/requests\n", serve->api.options.admin_port);
+    printf("listening on %s://%s:%d as %s\n", options->ssl_certfile ? "https" : "http", options->host, serve->port,
+           serve->model_names[0]);
+    fflush(stdout);
+    serve_report_warn(&facts);
+    service_manager_ready("serving");
 }
 
 static void on_loaded(void *owner) {
@@ -143,11 +255,14 @@ static void on_loaded(void *owner) {
     if (!ring_pop(&serve->is_loaded, &done)) return;
     if (!serve->status)
         serve->status = api_server_open(&serve->api, serve->model.engine, serve->tokenizer, serve->chat_template,
-                                        serve->chat_note.text, rules_of(serve->model.gguf), &serve->note);
-    if (serve->status)
+                                        serve->chat_note.text, cmd_chat_rules(serve->model.gguf), &serve->note);
+    if (serve->status) {
         http_server_stop(serve->http);
-    else
+    } else {
+        if (serve->api.cache) app_cache_set_identity(serve->api.cache, serve->identity);
+        serve->is_ready = true;
         say_ready(serve);
+    }
 }
 
 static enum status start_loading(struct serve *serve, struct status_note *note) {
@@ -160,69 +275,7 @@ static enum status start_loading(struct serve *serve, struct status_note *note) 
     return STATUS_OK;
 }
 
-/* Of a prompt on an idle machine, in steps as long as they may be. */
-static int64_t predict_ttft_ns(const struct step_cost *cost, int64_t limit_ns, int max_chunk, int n_prompt) {
-    const struct step_shape nothing = {0};
-    int64_t ns = 0;
-    for (int from = 0, n; from < n_prompt; from += n) {
-        struct step_shape shape = nothing;
-        n = n_prompt - from < max_chunk ? n_prompt - from : max_chunk;
-        n = step_cost_max_prefill(cost, &nothing, from, n, n_prompt - 1, limit_ns);
-        if (n < 1) n = 1;
-        step_cost_add_prefill(cost, &shape, from, from + n, from + n == n_prompt);
-        ns += step_cost_ns(cost, &shape);
-    }
-    return ns;
-}
-
-/* How long steps may take, and what follows from that. */
-static void say_pace(const struct serve *serve) {
-    static const char *const sources[] = {[COST_MODEL_GUESSED] = "estimated, to be measured while idle",
-                                          [COST_MODEL_READ] = "as measured before",
-                                          [COST_MODEL_MEASURED] = "as measured now"};
-    const struct engine *engine = serve->model.engine;
-    const struct cost_model *costs = engine_cost(engine);
-    const struct step_limits *limits = engine_step_limits(engine);
-    struct step_shape nobody = {0}, reader = {0};
-    struct step_cost cost;
-    if (!costs) return;
-    cost_model_fill(costs, &cost);
-    step_cost_add_decode(&cost, &reader, TYPICAL_POS);
-    int64_t limit_ns = step_bound_ns(&cost, limits, &nobody, STEP_PROMPT);
-    if (limits->is_unbounded)
-        printf("steps    not bounded in time: --chunk 0 runs each prompt in one step, answers wait that long\n");
-    else
-        printf("steps    at most %.0f ms beside an answer, else %.0f ms; costs %s\n",
-               (double)step_bound_ns(&cost, limits, &reader, STEP_PROMPT) / 1e6, (double)limit_ns / 1e6,
-               sources[costs->source]);
-    int max_chunk = serve->model.options.max_chunk, longest = engine_max_context(engine) - 1;
-    const int lengths[] = {512, 4096, longest};
-    printf("first token after");
-    for (int i = 0; i < 3; i++)
-        if (lengths[i] < longest || i == 2)
-            printf("%s %.0f ms (%d tokens)", i ? "," : "",
-                   (double)predict_ttft_ns(&cost, limit_ns, max_chunk, lengths[i]) / 1e6, lengths[i]);
-    printf("; one answer %.0f tokens/s\n", 1e9 / (double)step_cost_ns(&cost, &reader));
-}
-
-static void say_ready(const struct serve *serve) {
-    const struct options *options = serve->options;
-    bool is_loopback = strcmp(options->host, "127.0.0.1") == 0 || strcmp(options->host, "localhost") == 0 ||
-                       strcmp(options->host, "::1") == 0;
-    printf("model    %s, %.0f MB packed\n", serve->model.path, (double)engine_weight_bytes(serve->model.engine) / 1e6);
-    printf("KV cache %.0f MB, %s; one request may have %d tokens, %ld requests run at a time\n",
-           (double)engine_kv_bytes(serve->model.engine) / 1e6, options->kv_cache_dtype,
-           engine_max_context(serve->model.engine), options->max_num_seqs);
-    printf("prefix cache %s: blocks of %ld tokens, so a shared beginning helps from %ld tokens on\n",
-           options->no_prefix_cache ? "off" : "on", options->block_tokens, options->block_tokens + 1);
-    say_pace(serve);
-    printf("listening on %s://%s:%d as %s\n", options->ssl_certfile ? "https" : "http", options->host, serve->port,
-           serve->model_names[0]);
-    fflush(stdout);
-    if (!is_loopback && options->api_key.n_items == 0)
-        log_line(LOG_WARN, "%s is not loopback and there is no --api-key: everybody who reaches it may ask",
-                 options->host);
-}
+/* ---- life ---- */
 
 static void close_all(struct serve *serve) {
     if (serve->is_loading) thread_join(&serve->loader);
@@ -235,40 +288,59 @@ static void close_all(struct serve *serve) {
     ring_deinit(&serve->is_loaded);
 }
 
-static int check_usage(const struct options *options, struct status_note *note) {
-    if (cmd_engine_check(options, note)) return 1;
-    if (options->port < 0 || options->port > 65535)
-        status_fail(note, STATUS_INVALID, "--port: %ld is not within 0..65535", options->port);
-    else if (options->max_num_seqs < 1 || options->max_num_seqs > 4096)
-        status_fail(note, STATUS_INVALID, "--max-num-seqs: %ld is not within 1..4096", options->max_num_seqs);
-    else if (!options->ssl_certfile != !options->ssl_keyfile)
-        status_fail(note, STATUS_INVALID, "--ssl-certfile and --ssl-keyfile belong together");
-    else if (options->shutdown_timeout < 0 || options->shutdown_timeout > 86400)
-        status_fail(note, STATUS_INVALID, "--shutdown-timeout: %ld is not within 0..86400", options->shutdown_timeout);
-    else
-        return 0;
-    return 1;
+static enum status run(struct serve *serve, struct status_note *note) {
+    set_admission(serve);
+    enum status status = open_http(serve, note);
+    if (!status) status = open_front(serve, note);
+    if (!status) status = start_loading(serve, note);
+    if (status) return status;
+    http_server_run(serve->http);
+    if (serve->status) *note = serve->note;
+    return serve->status;
 }
 
-int cmd_serve(const struct options *options, int n_words, const char **words) {
-    struct serve serve = {.options = options};
-    struct status_note note = {0};
-    if (n_words != 1) return cmd_usage("serve", "one model is expected, %d were given", n_words);
-    if (check_usage(options, &note)) return cmd_usage("serve", "%s", note.text);
-    struct options engine_options = *options;
-    engine_options.context = options->max_model_len;
+/* All that can be known without binding a port or loading weights. */
+static enum status check(struct serve *serve, struct status_note *note) {
+    struct serve_facts facts;
+    enum status status = create_http(serve, note);
+    if (!status) status = open_front(serve, note);
+    if (!status) status = serve_report_expect(&facts, &serve->config, &serve->model, note);
+    if (status) return status;
+    facts.n_keys = serve->api.auth.n_keys;
+    serve_report_print(&facts);
+    serve_report_warn(&facts);
+    printf("the configuration is good\n");
+    return STATUS_OK;
+}
+
+static enum status open_and_run(struct serve *serve, struct status_note *note) {
+    const struct options *options = &serve->config.options;
     struct cmd_engine_needs needs = {
         .max_sequences = (int)options->max_num_seqs, .n_full = FULL_SESSIONS, .is_serving = true, .is_hasty = true};
-    enum status status = cmd_engine_open_file(&serve.model, words[0], &engine_options, &needs, &note);
-    if (status) return cmd_fail(NULL, status, &note);
-    status = open_api(&serve, &note);
-    if (!status) status = open_http(&serve, &note);
-    if (!status) status = start_loading(&serve, &note);
-    if (!status) {
-        http_server_run(serve.http);
-        if (serve.status) note = serve.note;
-        status = serve.status;
+    enum status status = cmd_engine_open_file(&serve->model, serve->config.model, &serve->config.engine, &needs, note);
+    if (status) options_add_source(options, note);
+    if (status) return status;
+    status = open_api(serve, note);
+    if (!status) status = options->check ? check(serve, note) : run(serve, note);
+    close_all(serve);
+    return status;
+}
+
+int cmd_serve(const struct options *flags, int n_words, const char **words) {
+    struct serve serve = {0};
+    struct status_note note = {0};
+    int exit_code;
+    if (serve_config_read(&serve.config, flags, n_words, words, &note)) {
+        exit_code = cmd_usage("serve", "%s", note.text);
+    } else if (flags->print_config) {
+        options_print(stdout, &serve.config.options, FOR_SERVE);
+        exit_code = 0;
+    } else {
+        log_set_level(serve.config.log_level);
+        log_set_format(serve.config.log_format);
+        enum status status = open_and_run(&serve, &note);
+        exit_code = status ? cmd_fail(NULL, status, &note) : 0;
     }
-    close_all(&serve);
-    return status ? cmd_fail(NULL, status, &note) : 0;
+    serve_config_deinit(&serve.config);
+    return exit_code;
 }

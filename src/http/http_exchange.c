@@ -93,6 +93,10 @@ const char *http_exchange_body(const struct http_exchange *exchange, size_t *out
     return bytes ? bytes : "";
 }
 
+int http_exchange_local_port(const struct http_exchange *exchange) {
+    return http_server_port_of(bufferevent_getfd(exchange->connection->stream));
+}
+
 int64_t http_exchange_received_ns(const struct http_exchange *exchange) {
     return exchange->received_ns;
 }
@@ -201,7 +205,10 @@ void http_exchange_start(struct http_exchange *exchange, int code, const char *c
         http_exchange_set_header(exchange, "Transfer-Encoding", "chunked");
     else
         connection->is_last = true; /* its end is the reply's end */
-    if (!write_head(exchange, code)) http_connection_cut(connection);
+    if (write_head(exchange, code))
+        http_connection_send(connection);
+    else
+        http_connection_cut(connection);
 }
 
 void http_exchange_send(struct http_exchange *exchange, const char *bytes, size_t n_bytes) {
@@ -213,7 +220,10 @@ void http_exchange_send(struct http_exchange *exchange, const char *bytes, size_
     if (is_written && exchange->is_chunked) is_written = evbuffer_add_printf(out, "%zx\r\n", n_bytes) > 0;
     if (is_written) is_written = evbuffer_add(out, bytes, n_bytes) == 0;
     if (is_written && exchange->is_chunked) is_written = evbuffer_add(out, "\r\n", 2) == 0;
-    if (!is_written) http_connection_cut(connection);
+    if (is_written)
+        http_connection_send(connection);
+    else
+        http_connection_cut(connection);
 }
 
 void http_exchange_end(struct http_exchange *exchange) {

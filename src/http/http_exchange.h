@@ -44,6 +44,9 @@ void http_exchange_drop_body(struct http_exchange *exchange);
 int64_t http_exchange_received_ns(const struct http_exchange *exchange);
 int64_t http_exchange_read_ns(const struct http_exchange *exchange);
 
+/* The TCP port that the client connected to; 0: it came by something else. */
+int http_exchange_local_port(const struct http_exchange *exchange);
+
 /* ---- the reply ---- */
 
 /* Before reply or start. Names and values with line breaks are dropped. */

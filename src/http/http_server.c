@@ -53,6 +53,11 @@ static void on_resume(evutil_socket_t fd, short what, void *owner) {
     pause_listeners(server, server->n_connections >= server->limits.max_connections);
 }
 
+static void on_send(evutil_socket_t fd, short what, void *owner) {
+    (void)fd, (void)what;
+    http_connection_send_all(owner);
+}
+
 void http_server_forget(struct http_server *server, struct http_connection *connection) {
     (void)connection;
     server->n_connections--;
@@ -151,7 +156,8 @@ static enum status open_loop(struct http_server *server) {
     event_config_free(config);
     if (!server->base) return STATUS_LIMIT;
     server->resume = event_new(server->base, -1, 0, on_resume, server);
-    return server->resume ? STATUS_OK : STATUS_NOMEM;
+    server->send = event_new(server->base, -1, 0, on_send, server);
+    return server->resume && server->send ? STATUS_OK : STATUS_NOMEM;
 }
 
 enum status http_server_create(struct http_server **out_server, const struct http_limits *limits,
@@ -180,6 +186,7 @@ void http_server_destroy(struct http_server **server_ptr) {
     http_server_stop_listening(server);
     for (int i = 0; i < server->n_watches; i++) event_free(server->watches[i].event);
     if (server->resume) event_free(server->resume);
+    if (server->send) event_free(server->send);
     if (server->base) event_base_free(server->base);
     SSL_CTX_free(server->tls);
     mem_free(server);
@@ -197,7 +204,7 @@ enum status http_server_reload_tls(struct http_server *server, struct status_not
 
 /* ---- listening ---- */
 
-static int port_of(int fd) {
+int http_server_port_of(int fd) {
     struct sockaddr_storage address;
     socklen_t n_bytes = sizeof address;
     char port[16];
@@ -243,7 +250,7 @@ enum status http_server_listen(struct http_server *server, const char *host, int
     int fd = open_socket(addresses);
     freeaddrinfo(addresses);
     if (fd < 0) return status_fail(note, STATUS_IO, "cannot listen on %s port %d: %s", host, port, strerror(errno));
-    if (out_port) *out_port = port_of(fd);
+    if (out_port) *out_port = http_server_port_of(fd);
     enum status status = add_listener(server, fd, note);
     if (status) close(fd);
     return status;
@@ -302,6 +309,10 @@ enum status http_server_every(struct http_server *server, int interval_ms, http_
 
 enum status http_server_on_signal(struct http_server *server, int signal_number, http_wake_fn *call, void *owner) {
     return add_watch(server, signal_number, EV_SIGNAL, NULL, call, owner);
+}
+
+struct event_base *http_server_loop(struct http_server *server) {
+    return server->base;
 }
 
 int http_server_n_connections(const struct http_server *server) {

@@ -58,6 +58,9 @@ WARN_UNUSED enum status http_server_listen(struct http_server *server, const cha
 /* A socket that listens already (given by a service manager); taken over. */
 WARN_UNUSED enum status http_server_listen_fd(struct http_server *server, int fd, struct status_note *note);
 
+/* The TCP port that a socket has on this side; 0: none. */
+int http_server_port_of(int fd);
+
 /* No new connections from here on, and no further requests on those that are open. */
 void http_server_stop_listening(struct http_server *server);
 
@@ -80,6 +83,10 @@ WARN_UNUSED enum status http_server_every(struct http_server *server, int interv
 /* signal_number -> call, on the loop's thread. */
 WARN_UNUSED enum status http_server_on_signal(struct http_server *server, int signal_number, http_wake_fn *call,
                                               void *owner);
+
+/* The loop itself, for a client library with an adapter to it. */
+struct event_base;
+struct event_base *http_server_loop(struct http_server *server);
 
 int http_server_n_connections(const struct http_server *server);
 int http_server_n_exchanges(const struct http_server *server);

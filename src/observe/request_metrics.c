@@ -65,6 +65,7 @@ void request_metrics_finish(struct request_metrics *metrics, const struct reques
         if (request->has_cache) metrics->n_queried_tokens += request->n_prompt;
     }
     if (record->end == REQUEST_ABORT || record->end == REQUEST_ERROR) return;
+    slo_count(&metrics->slo, request, record->n_completion);
     histogram_add(&metrics->e2e, seconds(stats->finished_ns - received_ns), 1);
     histogram_add(&metrics->queue, seconds(stats->part_ns[PHASE_QUEUE]), 1);
     histogram_add(&metrics->prefill, seconds(prefill_ns), 1);
@@ -183,5 +184,5 @@ enum status request_metrics_write(const struct request_metrics *metrics, const s
     write_config(&text, now);
     write_counters(&text, metrics);
     write_histograms(&text, metrics);
-    return text.status;
+    return text.status ? text.status : slo_write(&metrics->slo, now->model_name, out);
 }

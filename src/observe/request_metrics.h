@@ -8,6 +8,7 @@
 #include "base/histogram.h"
 #include "base/str.h"
 #include "engine/engine.h"
+#include "observe/slo.h"
 
 enum request_end { REQUEST_STOP, REQUEST_LENGTH, REQUEST_ABORT, REQUEST_ERROR, REQUEST_N_ENDS };
 
@@ -25,6 +26,7 @@ struct request_metrics {
     uint64_t n_ends[REQUEST_N_ENDS];
     double n_prompt_tokens, n_cached_tokens, n_generated_tokens;
     double n_queried_tokens; /* of requests that may use the cache */
+    struct slo slo;          /* targets are the owner's to set */
 };
 
 /* max_context: bounds of the histograms of lengths. */

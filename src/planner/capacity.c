@@ -126,27 +126,48 @@ static enum status too_small(const struct capacity *capacity, double context_byt
                        (double)capacity->margin_bytes / MIB, left_bytes / MIB);
 }
 
-enum status capacity_plan(struct capacity *out, const struct capacity_limits *limits,
-                          const struct capacity_request *request, const struct model_config *config, int n_vocab,
-                          struct status_note *note) {
-    *out = (struct capacity){.limits = *limits, .request = *request};
-    double block_bytes = (double)request->kv_token_bytes * request->block_tokens;
-    /* A block more: a sequence that goes on in a shared block has its source beside it. */
-    double context_blocks = (request->max_context + request->block_tokens - 1) / request->block_tokens + 1;
-    double most_blocks = context_blocks * request->max_sequences;
+/* Fills the pools beside the KV cache; returns the blocks that memory leaves, fractions too. */
+static double plan_blocks(struct capacity *out, const struct model_config *config, int n_vocab) {
+    const struct capacity_request *request = &out->request;
     out->activation_bytes = (size_t)(row_bytes(config) * request->max_rows);
     /* The step's own and the engine's copy. */
     out->logit_bytes = (size_t)(4.0 * request->max_logit_rows * (2.0 * n_vocab + config->d_model));
     double left = (double)request->kv_bytes;
     if (!request->kv_bytes) {
-        out->margin_bytes = (size_t)((double)limits->memory_bytes * CAPACITY_MARGIN_SHARE);
-        left = (double)limits->memory_bytes - (double)request->weight_bytes - (double)out->activation_bytes -
+        out->margin_bytes = (size_t)((double)out->limits.memory_bytes * CAPACITY_MARGIN_SHARE);
+        left = (double)out->limits.memory_bytes - (double)request->weight_bytes - (double)out->activation_bytes -
                (double)out->logit_bytes - (double)out->margin_bytes;
     }
-    double n_blocks = left > 0 ? left / block_bytes : 0;
+    return left / ((double)request->kv_token_bytes * request->block_tokens);
+}
+
+/* A block more than its tokens fill: a sequence that goes on in a shared block has its source beside it. */
+static double blocks_of(const struct capacity_request *request, int n_tokens) {
+    return (double)((n_tokens + request->block_tokens - 1) / request->block_tokens) + 1;
+}
+
+int capacity_max_context(const struct capacity_limits *limits, const struct capacity_request *request,
+                         const struct model_config *config, int n_vocab) {
+    struct capacity found = {.limits = *limits, .request = *request};
+    double n_blocks = plan_blocks(&found, config, n_vocab), most = (double)(INT_MAX / request->block_tokens);
+    if (n_blocks > most) n_blocks = most;
+    int n_each = n_blocks > 0 ? (int)(n_blocks / request->max_sequences) - 1 : 0;
+    int n_tokens = n_each > 0 ? n_each * request->block_tokens : 0;
+    return n_tokens < request->max_context ? n_tokens : request->max_context;
+}
+
+enum status capacity_plan(struct capacity *out, const struct capacity_limits *limits,
+                          const struct capacity_request *request, const struct model_config *config, int n_vocab,
+                          struct status_note *note) {
+    *out = (struct capacity){.limits = *limits, .request = *request};
+    double block_bytes = (double)request->kv_token_bytes * request->block_tokens;
+    double context_blocks = blocks_of(request, request->max_context);
+    double most_blocks = context_blocks * request->max_sequences;
+    double n_blocks = plan_blocks(out, config, n_vocab);
     if (n_blocks > most_blocks) n_blocks = most_blocks;
     if (n_blocks > INT_MAX / request->block_tokens) n_blocks = INT_MAX / request->block_tokens;
-    if (n_blocks < context_blocks) return too_small(out, context_blocks * block_bytes, left > 0 ? left : 0, note);
+    if (n_blocks < context_blocks)
+        return too_small(out, context_blocks * block_bytes, n_blocks > 0 ? n_blocks * block_bytes : 0, note);
     out->kv_tokens = (int)n_blocks * request->block_tokens;
     out->kv_bytes = (size_t)out->kv_tokens * request->kv_token_bytes;
     return STATUS_OK;

@@ -46,6 +46,11 @@ WARN_UNUSED enum status capacity_plan(struct capacity *out, const struct capacit
                                       const struct capacity_request *request, const struct model_config *config,
                                       int n_vocab, struct status_note *note);
 
+/* The longest context, at most the request's, of which max_sequences fit into the pool; 0 if not even a block of each
+ * does. */
+int capacity_max_context(const struct capacity_limits *limits, const struct capacity_request *request,
+                         const struct model_config *config, int n_vocab);
+
 /* A table, one line per pool. */
 void capacity_print(FILE *out, const struct capacity *capacity, int n_threads);
 

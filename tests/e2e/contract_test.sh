@@ -36,7 +36,7 @@ def the_server_ends(server):
 
 
 tally = Tally()
-server = KvickServer("--api-key", "secret", "--no-access-log", max_context=96)
+server = KvickServer("--api-key", "secret", "--no-access-log", max_len=96)
 with tempfile.TemporaryDirectory() as folder:
     tally.attempt(no_answer_breaks_the_contract, server, folder)
 tally.attempt(the_server_ends, server)

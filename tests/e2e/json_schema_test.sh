@@ -135,7 +135,7 @@ def the_server_ends():
 
 
 tally = Tally()
-server = KvickServer("--no-access-log", max_context=512)
+server = KvickServer("--no-access-log", max_len=512)
 tally.attempt(every_keyword_is_tried)
 tally.attempt(what_cannot_be_honoured_is_refused_with_its_place)
 tally.attempt(answers_follow_their_schemas)

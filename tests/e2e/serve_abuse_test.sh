@@ -7,6 +7,7 @@ python3 - <<'PY'
 import http.client
 import json
 import os
+import random
 import re
 import resource
 import selectors
@@ -106,6 +107,15 @@ def request(body, more=b"", path=TEXT, version=b"1.1"):
 
 def answer(prompt="hello", **more):
     return dict({"prompt": prompt, "max_tokens": 3, "ignore_eos": True}, **more)
+
+
+def fault_of(reply):
+    """The code of a reply that is an error in OpenAI's form, and nothing more."""
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.count(b"HTTP/1.") == 1 and b"Content-Type: application/json" in head, reply[:500]
+    error = json.loads(body)["error"]
+    assert set(error) == {"message", "type", "param", "code"} and error["message"] and error["type"], error
+    return int(head.split(b" ")[1])
 
 
 # ---- many ----
@@ -279,8 +289,9 @@ def old_and_odd_http_is_understood(s):
     stream = s.raw(request(answer(stream=True), version=b"1.0"))
     assert b"chunked" not in stream and stream.endswith(b"data: [DONE]\n\n"), stream
     head = s.raw(b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\n" + health + CLOSE + b"\r\n")
-    assert re.match(rb"HTTP/1.1 200 OK\r\n(?:(?!\r\n\r\n).)*Content-Length: \d+\r\n(?:(?!\r\n\r\n).)*\r\n\r\nHTTP/1.1 200 ",
-                    head, re.DOTALL), head
+    first, found, rest = head.partition(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 200 OK") and re.search(rb"\r\nContent-Length: [1-9]\d+", first), head
+    assert found and rest.startswith(b"HTTP/1.1 200 "), head  # no body between them
     assert s.raw(request(b"garbage") + request({"prompt": "x", "max_tokens": -1}) + request(b"{}", path="/nope") +
                  request(answer(), CLOSE)).count(b"HTTP/1.1 ") == 4
     both = s.raw(request(answer(stream=True)) + request(answer(), CLOSE))
@@ -295,16 +306,146 @@ def old_and_odd_http_is_understood(s):
     client.sendall(raw)
     assert client.recv(100).startswith(b"HTTP/1.1 200 ")
     client.close()
-    for bad in (b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + pieces, b"Transfer-Encoding: gzip\r\n\r\n",
-                b"Content-Length: 5\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw, b"Content-Length: -5\r\n\r\n",
-                b"X: " + b"a" * 100000 + b"\r\n\r\n", b"A: b\r\n" * 20000 + b"\r\n"):
-        try:
-            reply = s.raw(start + bad)
-        except ConnectionResetError:
-            continue  # refused before all was sent
-        assert reply.startswith(b"HTTP/1.1 400 ") and reply.count(b"HTTP/1.1") == 1, (bad[:60], reply)
+    for code, bad in ((400, b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + pieces),
+                      (400, b"Transfer-Encoding: gzip\r\n\r\n"),
+                      (400, b"Content-Length: 5\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw),
+                      (400, b"Content-Length: -5\r\n\r\n"), (431, b"X: " + b"a" * 100000 + b"\r\n\r\n"),
+                      (431, b"A: b\r\n" * 20000 + b"\r\n"), (417, b"Expect: more\r\n\r\n"),
+                      (413, b"Content-Length: 17000000\r\n\r\n" + b"x" * 1000000)):
+        assert fault_of(s.raw(start + bad)) == code, bad[:60]
     for path in (b"/%zz", b"/a%00b", b"/v1/../health", b"*"):
         assert s.raw(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + CLOSE + b"\r\n").startswith(b"HTTP/1.1 404 "), path
+
+
+def every_fault_has_the_same_form(s):
+    for code, bad in ((400, b"\x16\x03\x01\x02\x00\r\n\r\n"), (400, b"GET /\r\n\r\n"), (400, b"GET / HTTP/1.1\r\n\r\n"),
+                      (400, b"GET / HTTP/1.1\nHost: x\n\n"), (505, b"GET / HTTP/2.0\r\nHost: x\r\n\r\n"),
+                      (400, b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+                      (404, b"GET /nothing HTTP/1.1\r\nHost: x\r\n" + CLOSE + b"\r\n"),
+                      (405, b"BREW /health HTTP/1.1\r\nHost: x\r\n" + CLOSE + b"\r\n"),
+                      (405, b"TRACE /health HTTP/1.1\r\nHost: x\r\n" + CLOSE + b"\r\n"),
+                      (405, b"CONNECT /v1/models HTTP/1.1\r\nHost: x\r\n" + CLOSE + b"\r\n"),
+                      (400, request(b"[]", CLOSE)), (400, request({"prompt": "x", "max_tokens": 1e9}, CLOSE))):
+        assert fault_of(s.raw(bad)) == code, bad
+
+
+def bytes_at_random_break_nothing(s):
+    """Requests that are cut, doubled, mixed and overwritten: each ends in replies, and every fault is told in form."""
+    dice = random.Random(1)
+    good = [request(answer()), request(answer(stream=True)), b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n{\"prompt\":\"x\"}\r\n0\r\n\r\n",
+            b"OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\nExpect: 100-continue\r\n\r\n"]
+    marks = [b"\r\n", b"\n", b"\r", b":", b" ", b"\x00", b"\xff", b"%", b"0", b"99999999", b"Content-Length: 3\r\n",
+             b"Transfer-Encoding: chunked\r\n", b"Host: x\r\n", b"HTTP/1.1", b"{", b"}"]
+    for i in range(600 if SLOW == 1 else 60):
+        text = bytearray(b"".join(dice.choices(good, k=dice.choice((1, 1, 2, 3)))))
+        for _ in range(dice.randrange(4)):
+            at = dice.randrange(len(text))
+            text[at:at + dice.choice((0, 0, 1, 1, 5, 40))] = dice.choice(marks)
+        client = s.connect()
+        cut = dice.randrange(len(text))
+        try:
+            client.sendall(text[:cut])
+            client.sendall(text[cut:])
+            client.shutdown(socket.SHUT_WR)
+            data = b""
+            while part := client.recv(65536):
+                data += part
+        except (ConnectionResetError, BrokenPipeError):
+            data = b""
+        client.close()
+        assert not data or data.startswith(b"HTTP/1."), (i, bytes(text), data)
+        assert b"<" not in data.split(b"\r\n\r\n")[0] and b"<html" not in data.lower(), (i, bytes(text), data)
+        for head, body in re.findall(rb"HTTP/1\.[01] [45]\d\d [^\r]*\r\n((?:[^\r]+\r\n)+)\r\n(\{[^\r]*\}|)", data):
+            assert b"application/json" in head and (not body or "message" in json.loads(body)["error"]), data
+    assert s.is_idle_within(1)
+
+
+def who_half_closes_is_gone(s):
+    client = s.connect()
+    client.sendall(request(answer([5] * 1900, max_tokens=100, n=4)))
+    client.shutdown(socket.SHUT_WR)
+    assert s.is_idle_within(1)
+    client.close()
+
+
+# ---- limits ----
+
+def who_sends_slowly_is_cut_and_stops_nobody():
+    s = Server("--header-timeout", "1")
+    begun, slow = time.monotonic(), [s.connect() for _ in range(100)]
+    for i, client in enumerate(slow):
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n" if i % 2 else request(answer())[:-5])
+    replies = {}
+    while len(replies) < len(slow):
+        assert time.monotonic() - begun < 4 + 2 * SLOW, len(replies)
+        assert s.ask("GET", "/health")[0] == 200
+        for i, client in enumerate(slow):
+            if i in replies:
+                continue
+            try:
+                client.sendall(b"a" if i % 2 else b"")
+                client.settimeout(0.0001)
+                data = client.recv(65536)
+            except TimeoutError:
+                continue
+            except OSError:
+                data = b""
+            replies[i] = (time.monotonic() - begun, data)
+    for i, (seconds, data) in replies.items():
+        assert not data or fault_of(data) == 408, data
+        assert seconds > (0.9 if i % 2 else 2.9), (i, seconds)
+    assert sum(bool(data) for _, data in replies.values()) > 90
+    assert s.end() == 0
+
+
+def the_key_comes_before_the_body():
+    s = Server("--api-key", "right", "--cors-origin", "http://page")
+    for head in (b"", b"Authorization: Bearer wrong\r\n", b"Authorization: Basic right\r\n", b"Authorization: right\r\n",
+                 b"Authorization: Bearer right2\r\n", b"Authorization: Bearer  right\r\n",
+                 b"Authorization: Bearer right\r\n" * 2, b"Authorization: Bearer " + b"r" * 50000 + b"\r\n"):
+        begun = time.monotonic()
+        reply = s.raw(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 15000000\r\n" + head + b"\r\n")
+        assert fault_of(reply) == 401 and time.monotonic() - begun < 3 * SLOW, reply
+        assert b"Access-Control-Allow-Origin: http://page\r\n" in reply and b"Allow-Credentials" not in reply, reply
+    right = b"authorization: bearer right\r\n"
+    assert s.raw(request(answer(), right + CLOSE)).startswith(b"HTTP/1.1 200 ")
+    assert fault_of(s.raw(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + right + b"Content-Length: 17000000\r\n\r\n")) == 413
+    preflight = s.raw(b"OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\nOrigin: http://page\r\n" + CLOSE +
+                      b"Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n\r\n")
+    for line in (b"HTTP/1.1 204 ", b"Access-Control-Allow-Methods: POST", b"Access-Control-Allow-Headers: authorization",
+                 b"Access-Control-Allow-Origin: http://page"):
+        assert line in preflight, preflight
+    assert s.end() == 0
+
+
+def bodies_and_connections_are_bounded():
+    s = Server("--max-connections", "40", "--max-body-bytes", "1000000")
+    before = s.rss_mb()
+    clients = [s.connect() for _ in range(30)]
+    for client in clients:  # 16 of them have room
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999\r\n\r\n")
+    replies = []
+    for client in clients:
+        client.settimeout(0.2 * SLOW)
+        try:
+            replies.append(client.recv(65536))
+        except TimeoutError:
+            client.settimeout(20)
+            client.sendall(b"x" * 999998)
+    assert 10 <= len(replies) <= 14 and all(fault_of(reply) == 503 for reply in replies), replies
+    assert s.ask("GET", "/health")[0] == 200
+    assert SLOW > 1 or s.rss_mb() < before + 40, (before, s.rss_mb())
+    for client in clients:
+        client.close()
+    idle = [s.connect() for _ in range(60)]  # those past 40 wait until idle ones have had their time
+    begun = time.monotonic()
+    idle[-1].settimeout(20)
+    idle[-1].sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert idle[-1].recv(100).startswith(b"HTTP/1.1 200 ") and time.monotonic() - begun < 8 * SLOW
+    for client in idle:
+        client.close()
+    assert s.end() == 0
 
 
 # ---- the end ----
@@ -365,7 +506,7 @@ def too_few_descriptors_are_lived_with():
         try:
             s = Server(descriptors=n)
         except AssertionError as failure:
-            assert str(failure).startswith("kvick: ") and str(failure).count("\n") <= 2, (n, failure)
+            assert str(failure).startswith(("kvick: ", '{"time_ms": ')) and str(failure).count("\n") <= 2, (n, failure)
         else:
             assert n > 9 and s.end() == 0, n
             return
@@ -382,10 +523,12 @@ for test in (two_hundred_streams, ten_thousand_short_requests, a_thousand_idle_c
              readers_that_do_not_read_are_bounded, writers_that_do_not_stop_are_not_collected,
              bodies_that_cost_much_are_refused_at_once, long_runs_of_one_character_stop_nobody,
              what_is_cut_within_a_character_is_the_same_streamed, without_a_template_there_is_no_chat,
-             odd_values_are_nothing_special, old_and_odd_http_is_understood, the_server_ends_well):
+             odd_values_are_nothing_special, old_and_odd_http_is_understood, every_fault_has_the_same_form,
+             bytes_at_random_break_nothing, who_half_closes_is_gone, the_server_ends_well):
     tally.attempt(test, server)
 for test in (a_second_signal_ends_at_once, a_signal_while_it_loads_ends_it, a_killed_server_leaves_its_port,
-             too_few_descriptors_are_lived_with):
+             too_few_descriptors_are_lived_with, who_sends_slowly_is_cut_and_stops_nobody,
+             the_key_comes_before_the_body, bodies_and_connections_are_bounded):
     tally.attempt(test)
 tally.end()
 PY

@@ -3,7 +3,7 @@ every byte, and once byte by byte; every reply must be the case's. WORD: only ca
 
 A file of cases: `## NAME` begins a case; after `>>>` stands the request, after `<<<` the reply. Lines of a head end in
 CR LF on the wire; a backslash at the end of a line of the request joins it to the next, and `\\xNN`, `\\r`, `\\n` in a
-request's line that begins with `!` are those bytes, and nothing is added. <length> is the length of the body that
+line of a head, or in a body, that begins with `!` are those bytes, and nothing is added. <length> is the length of the body that
 follows. In a reply <int>, <num>, <id>, <text>, <date> and <any> stand for what differs from run to run; <id:1> must be
 the same each time. Chunks of a reply are joined, headers are compared in their order."""
 
@@ -11,66 +11,26 @@ import glob
 import os
 import re
 import socket
-import struct
 import subprocess
 import sys
 import time
 import traceback
 
+sys.path.insert(0, "tests/support")
+from gguf_template import with_template
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 KVICK = os.environ["KVICK"]
-N_AT_A_TIME = 200
-TEMPLATE = ("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}"
-            "{% if add_generation_prompt %}<|assistant|>{% endif %}")
+N_AT_A_TIME = 100
 PATTERNS = {"int": r"\d+", "num": r"-?\d+(?:\.\d+)?(?:e-?\d+)?", "id": r"[\w-]+", "text": r'(?:[^"\\]|\\.)*',
             "date": r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "any": r"[^\n]*"}
 
 
-def with_template(source, target):
-    """The GGUF file source with one more key, its chat template."""
-    data = open(source, "rb").read()
-    magic, version, n_tensors, n_keys = struct.unpack_from("<4sIQQ", data)
-    assert magic == b"GGUF" and version == 3
-    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-
-    def text_end(at):
-        return at + 8 + struct.unpack_from("<Q", data, at)[0]
-
-    def value_end(at, kind):
-        if kind == 8:
-            return text_end(at)
-        if kind != 9:
-            return at + sizes[kind]
-        item, n = struct.unpack_from("<IQ", data, at)
-        at += 12
-        for _ in range(n):
-            at = value_end(at, item)
-        return at
-
-    at, alignment = 24, 32
-    for _ in range(n_keys):
-        begin = at
-        at = text_end(at)
-        name = data[begin + 8:at]
-        kind = struct.unpack_from("<I", data, at)[0]
-        if name == b"general.alignment":
-            alignment = struct.unpack_from("<I", data, at + 4)[0]
-        assert name != b"tokenizer.chat_template"
-        at = value_end(at + 4, kind)
-    keys_end = at
-    for _ in range(n_tensors):
-        at = text_end(at)
-        n_dims = struct.unpack_from("<I", data, at)[0]
-        at += 4 + 8 * n_dims + 4 + 8
-    tensors_at = -(-at // alignment) * alignment
-    key, value = b"tokenizer.chat_template", TEMPLATE.encode()
-    head = struct.pack("<4sIQQ", magic, version, n_tensors, n_keys + 1) + data[24:keys_end] + \
-        struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(value)) + value + data[keys_end:at]
-    with open(target, "wb") as out:
-        out.write(head + b"\0" * (-len(head) % alignment) + data[tensors_at:])
-
-
 # ---- cases ----
+
+def raw_bytes(text):
+    return text.encode().decode("unicode_escape").encode("latin-1")
+
 
 def request_bytes(lines):
     """Lines of a case -> what goes over the wire."""
@@ -79,10 +39,11 @@ def request_bytes(lines):
     blocks = text.split("\n>>>\n")  # pipelined ones
     for block in blocks:
         parts = block.split("\n\n", 1)
-        body = parts[1].replace("\\\n", "").encode() if len(parts) > 1 else b""
+        body = parts[1].replace("\\\n", "") if len(parts) > 1 else ""
+        body = raw_bytes(body[1:]) if body.startswith("!") else body.encode()
         for line in parts[0].split("\n"):
             if line.startswith("!"):
-                out += line[1:].encode().decode("unicode_escape").encode("latin-1")
+                out += raw_bytes(line[1:])
             else:
                 out += line.replace("<length>", str(len(body))).encode() + b"\r\n"
         if not parts[0].startswith("!"):
@@ -190,7 +151,7 @@ def receive(client, n_replies):
 class Player:
     def __init__(self, model):
         self.process = subprocess.Popen([KVICK, "serve", model, "--port", "0", "--no-access-log", "--api-key", "abc123",
-                                         "--served-model-name", "tiny", "--max-num-seqs", "256"],
+                                         "--served-model-name", "tiny", "--max-num-seqs", "256", "--no-prefix-cache"],
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for line in self.process.stdout:
             found = re.search(r"listening on \w+://[\d.]+:(\d+)", line)

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "support/test.h"
 
 static char written[8192];
@@ -56,10 +57,34 @@ static void a_line_stays_a_line(void **state) {
     }
 }
 
+static void json_lines_are_json(void **state) {
+    (void)state;
+    log_set_format(LOG_JSON);
+    log_into_pipe(LOG_ERROR, "a \"quote\" \\ and\na line");
+    assert_non_null(strstr(written, "\"level\": \"error\", \"message\": \"a \\\"quote\\\" \\\\ and?a line\"}\n"));
+    assert_memory_equal(written, "{\"time_ms\": ", 12);
+    log_into_pipe(LOG_ERROR, "\xc3\xa9 \xff \xc3\xa9");
+    assert_non_null(strstr(written, "\"message\": \"\xc3\xa9 ? \xc3\xa9\"}\n"));
+    char text[3000];
+    for (size_t n = 900; n < 1100; n++) { /* cut, never in the middle of an escape or a character */
+        memset(text, n & 1 ? '"' : 'x', n);
+        memcpy(text + n, "\xc3\xa9", 3);
+        log_into_pipe(LOG_ERROR, text);
+        size_t n_written = strlen(written);
+        assert_true(n_written <= 1024 && strcmp(written + n_written - 3, "\"}\n") == 0);
+        size_t n_backslashes = 0;
+        while (written[n_written - 4 - n_backslashes] == '\\') n_backslashes++;
+        assert_int_equal(n_backslashes % 2, 0);
+        assert_int_equal(utf8_valid_prefix(written, n_written), n_written);
+    }
+    log_set_format(LOG_TEXT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_choose_what_is_written),
         cmocka_unit_test(a_line_stays_a_line),
+        cmocka_unit_test(json_lines_are_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

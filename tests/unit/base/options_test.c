@@ -154,11 +154,162 @@ static void help_shows_the_rows(void **state) {
     }
 }
 
+/* ---- other words, other origins ---- */
+
+static void words_of_other_servers_are_read(void **state) {
+    (void)state;
+    assert_int_equal(
+        parse(FOR_SERVE, "-m x.gguf -c 4096 -t 2 -tb 4 -np 8 -ctk f16 -ctv f16 --max-num-batched-tokens=64"),
+        STATUS_OK);
+    assert_string_equal(options.model, "x.gguf");
+    assert_int_equal(options.max_model_len, 4096);
+    assert_int_equal(options.threads, 2);
+    assert_int_equal(options.threads_batch, 4);
+    assert_int_equal(options.max_num_seqs, 8);
+    assert_string_equal(options.kv_cache_dtype, "f16");
+    assert_int_equal(options.chunk, 64);
+    assert_int_equal(parse(FOR_SERVE, "--no-enable-prefix-caching"), STATUS_OK);
+    assert_true(options.no_prefix_cache);
+    assert_int_equal(parse(FOR_SERVE, "--no-prefix-cache --enable-prefix-caching"), STATUS_OK);
+    assert_false(options.no_prefix_cache);
+    assert_int_equal(parse(FOR_SERVE, "-ctk f16 -ctv int8"), STATUS_INVALID);
+    assert_non_null(strstr(note.text, "'f16'"));
+    assert_int_equal(parse(FOR_SERVE, "--enable-prefix-caching=no"), STATUS_INVALID);
+    assert_int_equal(parse(FOR_RUN, "-np 8"), STATUS_INVALID);
+    assert_int_equal(parse(FOR_RUN, "-c 8"), STATUS_OK); /* there it is another option */
+    assert_int_equal(options.context, 8);
+}
+
+static enum status offer(enum option_origin origin, const char *name, enum option_form form, const char *text) {
+    struct option_offer one = {.name = name,
+                               .texts = &text,
+                               .n_texts = 1,
+                               .form = form,
+                               .source = {origin, origin == OPTION_FILE ? "k.toml" : NULL, 7}};
+    note.text[0] = 0;
+    return options_offer(&options, FOR_SERVE, &one, &note);
+}
+
+static void the_higher_origin_wins(void **state) {
+    (void)state;
+    assert_int_equal(parse(FOR_SERVE, "--port 1 --served-model-name a"), STATUS_OK);
+    assert_int_equal(offer(OPTION_ENVIRONMENT, "port", OPTION_FORM_ANY, "2"), STATUS_OK);
+    assert_int_equal(offer(OPTION_FILE, "port", OPTION_FORM_WHOLE, "3"), STATUS_OK);
+    assert_int_equal(options.port, 1);
+    assert_int_equal(offer(OPTION_ENVIRONMENT, "max-num-seqs", OPTION_FORM_ANY, "2"), STATUS_OK);
+    assert_int_equal(offer(OPTION_FILE, "max-num-seqs", OPTION_FORM_WHOLE, "3"), STATUS_OK);
+    assert_int_equal(options.max_num_seqs, 2);
+    assert_int_equal(offer(OPTION_FILE, "shutdown-timeout", OPTION_FORM_WHOLE, "3"), STATUS_OK);
+    assert_int_equal(options.shutdown_timeout, 3);
+    assert_int_equal(options.sources[OPTIONS_ROW_port].origin, OPTION_FLAG);
+    assert_int_equal(options.sources[OPTIONS_ROW_max_num_seqs].origin, OPTION_ENVIRONMENT);
+    assert_int_equal(options.sources[OPTIONS_ROW_shutdown_timeout].origin, OPTION_FILE);
+    assert_int_equal(options.sources[OPTIONS_ROW_host].origin, OPTION_DEFAULT);
+    /* A list of a higher origin is not added to. */
+    assert_int_equal(offer(OPTION_FILE, "served-model-name", OPTION_FORM_TEXT, "b"), STATUS_OK);
+    assert_int_equal(options.served_model_name.n_items, 1);
+    /* Nor may one origin say it twice, by two names. */
+    assert_int_equal(offer(OPTION_FILE, "chunk", OPTION_FORM_WHOLE, "3"), STATUS_OK);
+    assert_int_equal(offer(OPTION_FILE, "max-num-batched-tokens", OPTION_FORM_WHOLE, "3"), STATUS_INVALID);
+    /* What loses is checked nevertheless. */
+    assert_int_equal(offer(OPTION_ENVIRONMENT, "chunk", OPTION_FORM_ANY, "x"), STATUS_INVALID);
+}
+
+static void wrong_offers_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum option_form form;
+        const char *text, *named;
+    } cases[] = {
+        {"prot", OPTION_FORM_WHOLE, "1", "k.toml:7: prot: there is no such option"},
+        {"max_num_seqs", OPTION_FORM_WHOLE, "1", "k.toml:7: max_num_seqs"},
+        {"prompt", OPTION_FORM_TEXT, "x", "k.toml:7: prompt: does not belong"},
+        {"port", OPTION_FORM_TEXT, "8000", "k.toml:7: port must be a whole number, not a text"},
+        {"port", OPTION_FORM_REAL, "1.5", "port must be a whole number, not a fraction"},
+        {"host", OPTION_FORM_WHOLE, "1", "host must be a text, not a whole number"},
+        {"no-access-log", OPTION_FORM_WHOLE, "1", "no-access-log must be true or false, not a whole number"},
+        {"target-itl-ms", OPTION_FORM_FLAG, "true", "target-itl-ms must be a number, not true or false"},
+        {"port", OPTION_FORM_WHOLE, "-1", "k.toml:7: port: -1 is negative"},
+        {"config", OPTION_FORM_TEXT, "x", "belongs on the command line"},
+        {"check", OPTION_FORM_FLAG, "true", "belongs on the command line"},
+        {"help", OPTION_FORM_FLAG, "true", "belongs on the command line"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(parse(FOR_SERVE, ""), STATUS_OK);
+        if (offer(OPTION_FILE, cases[i].name, cases[i].form, cases[i].text) != STATUS_INVALID)
+            fail_msg("%s = %s is accepted", cases[i].name, cases[i].text);
+        if (!strstr(note.text, cases[i].named)) fail_msg("%s: %s", cases[i].name, note.text);
+    }
+}
+
+static void variables_are_read(void **state) {
+    (void)state;
+    setenv("KVICK_PORT", "4711", 1);
+    setenv("KVICK_ENABLE_PREFIX_CACHING", "0", 1);
+    setenv("KVICK_CHECK", "1", 1); /* no option for the environment */
+    assert_int_equal(parse(FOR_SERVE, "--max-num-seqs 3"), STATUS_OK);
+    assert_int_equal(options_offer_environment(&options, FOR_SERVE, &note), STATUS_OK);
+    assert_int_equal(options.port, 4711);
+    assert_true(options.no_prefix_cache);
+    assert_false(options.check);
+    setenv("KVICK_PORT", "47x", 1);
+    assert_int_equal(parse(FOR_SERVE, ""), STATUS_OK);
+    assert_int_equal(options_offer_environment(&options, FOR_SERVE, &note), STATUS_INVALID);
+    assert_string_equal(note.text, "KVICK_PORT: port: '47x' is not a whole number in range");
+    setenv("KVICK_PORT", "4711", 1);
+    setenv("KVICK_ENABLE_PREFIX_CACHING", "maybe", 1);
+    assert_int_equal(parse(FOR_SERVE, ""), STATUS_OK);
+    assert_int_equal(options_offer_environment(&options, FOR_SERVE, &note), STATUS_INVALID);
+    assert_non_null(strstr(note.text, "KVICK_ENABLE_PREFIX_CACHING"));
+    unsetenv("KVICK_ENABLE_PREFIX_CACHING");
+    /* A fault found later still says where the value is from. */
+    assert_int_equal(parse(FOR_SERVE, ""), STATUS_OK);
+    assert_int_equal(options_offer_environment(&options, FOR_SERVE, &note), STATUS_OK);
+    status_fail(&note, STATUS_INVALID, "--port: 4711 is odd");
+    options_add_source(&options, &note);
+    assert_string_equal(note.text, "KVICK_PORT: --port: 4711 is odd");
+    status_fail(&note, STATUS_INVALID, "--host: odd");
+    options_add_source(&options, &note);
+    assert_string_equal(note.text, "--host: odd");
+    unsetenv("KVICK_PORT");
+    unsetenv("KVICK_CHECK");
+}
+
+static void what_is_in_force_is_printed(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t n_bytes = 0;
+    assert_int_equal(parse(FOR_SERVE, "--api-key geheim --served-model-name a\"b --port 9"), STATUS_OK);
+    assert_int_equal(offer(OPTION_FILE, "cors-origin", OPTION_FORM_TEXT, "*"), STATUS_OK);
+    FILE *out = open_memstream(&text, &n_bytes);
+    assert_non_null(out);
+    options_print(out, &options, FOR_SERVE);
+    fclose(out);
+    assert_null(strstr(text, "geheim"));
+    assert_non_null(strstr(text, "\n# api-key = 1, not shown  # command line\n"));
+    assert_non_null(strstr(text, "\nserved-model-name = [\"a\\\"b\"]  # command line\n"));
+    assert_non_null(strstr(text, "\nport = 9  # command line\n"));
+    assert_non_null(strstr(text, "\ncors-origin = \"*\"  # k.toml:7\n"));
+    assert_non_null(strstr(text, "\nhost = \"127.0.0.1\"  # default\n"));
+    assert_non_null(strstr(text, "\nno-access-log = false  # default\n"));
+    assert_null(strstr(text, "print-config"));
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_come_from_the_rows), cmocka_unit_test(all_forms_are_read),
-        cmocka_unit_test(what_is_wrong_is_named),      cmocka_unit_test(lists_are_bounded),
-        cmocka_unit_test(rows_are_well_formed),        cmocka_unit_test(help_shows_the_rows),
+        cmocka_unit_test(defaults_come_from_the_rows),
+        cmocka_unit_test(all_forms_are_read),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(lists_are_bounded),
+        cmocka_unit_test(rows_are_well_formed),
+        cmocka_unit_test(help_shows_the_rows),
+        cmocka_unit_test(words_of_other_servers_are_read),
+        cmocka_unit_test(the_higher_origin_wins),
+        cmocka_unit_test(wrong_offers_are_named),
+        cmocka_unit_test(variables_are_read),
+        cmocka_unit_test(what_is_in_force_is_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

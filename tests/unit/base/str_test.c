@@ -101,6 +101,23 @@ static void take_gives_the_memory_away(void **state) {
     assert_int_equal(mem_n_live(), n_live);
 }
 
+static void counts_are_digits_only(void **state) {
+    (void)state;
+    static const char *const wrong[] = {
+        "", "-1", "+1", " 1", "1 ", "1.0", "0x1", "1e3", "x", "101", "99999999999999999999"};
+    int64_t value = -5;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        if (str_read_count(wrong[i], 100, &value)) fail_msg("'%s' is taken", wrong[i]);
+        assert_int_equal(value, -5);
+    }
+    assert_true(str_read_count("100", 100, &value) && value == 100);
+    assert_true(str_read_count("007", 100, &value) && value == 7);
+    assert_true(str_read_count("0", 0, &value) && value == 0);
+    assert_false(str_read_count("1", 0, &value));
+    assert_true(str_read_count("9223372036854775807", INT64_MAX, &value) && value == INT64_MAX);
+    assert_false(str_read_count("9223372036854775808", INT64_MAX, &value));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_grows_and_stays_terminated),
@@ -108,6 +125,7 @@ int main(void) {
         cmocka_unit_test(the_bound_is_exact),
         cmocka_unit_test(what_fails_changes_nothing),
         cmocka_unit_test(take_gives_the_memory_away),
+        cmocka_unit_test(counts_are_digits_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

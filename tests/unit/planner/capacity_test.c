@@ -156,6 +156,30 @@ static void the_operator_is_obeyed(void **state) {
     assert_non_null(strstr(note.text, "--kv-cache-memory-bytes: 1048576"));
 }
 
+/* The plan of the longest context has room for all of them, that of a block more has not. */
+static void the_longest_context_leaves_room_for_all(void **state) {
+    (void)state;
+    for (size_t memory_bytes = 110 * MIB; memory_bytes < 140 * MIB; memory_bytes += 3 * MIB + 12345) {
+        struct capacity_request request = request_of();
+        struct capacity_limits limits = {memory_bytes, "a test"};
+        struct capacity capacity;
+        request.max_context = 100000;
+        int longest = capacity_max_context(&limits, &request, &config, 1000);
+        if (longest == 0) continue;
+        request.max_context = longest;
+        assert_int_equal(plan(&capacity, memory_bytes, &request), STATUS_OK);
+        assert_true(capacity.kv_tokens >= 4 * (longest + 16));
+        request.max_context = longest + 16;
+        if (plan(&capacity, memory_bytes, &request) == STATUS_OK) assert_true(capacity.kv_tokens < 4 * (longest + 32));
+    }
+    struct capacity_request request = request_of();
+    struct capacity_limits plenty = {10000 * MIB, "a test"}, nothing = {MIB, "a test"};
+    assert_int_equal(capacity_max_context(&plenty, &request, &config, 1000), 1024);
+    assert_int_equal(capacity_max_context(&nothing, &request, &config, 1000), 0);
+    request.kv_bytes = 4 * 1024 * (512 + 16);
+    assert_int_equal(capacity_max_context(&nothing, &request, &config, 1000), 512);
+}
+
 static void the_table_names_every_pool(void **state) {
     (void)state;
     struct capacity_request request = request_of();
@@ -180,6 +204,7 @@ int main(void) {
         cmocka_unit_test(plenty_gives_every_context_its_room),
         cmocka_unit_test(little_gives_what_is_left),
         cmocka_unit_test(the_operator_is_obeyed),
+        cmocka_unit_test(the_longest_context_leaves_room_for_all),
         cmocka_unit_test(the_table_names_every_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

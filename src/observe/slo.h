@@ -1,0 +1,24 @@
+/* slo: how many requests of each class were as fast as the operator promises.
+ *
+ * Thread: io.   Memory: a plain value. */
+#ifndef KVICK_OBSERVE_SLO_H
+#define KVICK_OBSERVE_SLO_H
+
+#include "base/str.h"
+#include "engine/message.h"
+
+enum slo_kind { SLO_TTFT, SLO_ITL, SLO_N_KINDS };
+
+struct slo {
+    int64_t target_ns[REQUEST_N_CLASSES][SLO_N_KINDS]; /* 0: nothing is promised, nothing counted */
+    uint64_t n_met[REQUEST_N_CLASSES][SLO_N_KINDS], n_missed[REQUEST_N_CLASSES][SLO_N_KINDS];
+};
+
+/* A request that was run to its end: its first token, and the mean time between later ones. */
+void slo_count(struct slo *slo, const struct request *request, int n_completion);
+
+/* kvick_slo_requests_total by class, slo, target and met; nothing where nothing is promised.
+ * Errors: those of str_append. */
+WARN_UNUSED enum status slo_write(const struct slo *slo, const char *model_name, struct str *out);
+
+#endif
