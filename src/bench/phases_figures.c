@@ -11,7 +11,8 @@
 #define BAR_TOP 52
 #define BAR_HEIGHT 30
 #define CASE_HEIGHT 74
-#define LEGEND_X 16 /* from the plot's left */
+#define LEGEND_X 16  /* from the plot's left */
+#define NOTABLE 1.05 /* a ratio below is no difference */
 #define MAX_SENTENCE_BYTES 2000
 #define TEXT_SHARE 0.17 /* a part of a bar this wide holds its own figure */
 
@@ -88,11 +89,12 @@ static enum status decode_sentence(const struct phases *phases, struct str *out)
         str_append_fmt(out, "Behind %s tokens a token takes %s (%s per second), ", svg_number(near->n_prompt, n),
                        svg_ms(near->token_ms, ms), svg_number(1e3 / near->token_ms, rate));
     if (!status)
-        status = str_append_fmt(out,
-                                "behind %s it takes %s (%s per second), since each one reads the weights and the "
-                                "keys and values of all tokens before it.",
-                                svg_number(far->n_prompt, n), svg_ms(far->token_ms, ms),
-                                svg_number(1e3 / far->token_ms, rate));
+        status = str_append_fmt(
+            out, "behind %s it takes %s (%s per second)%s.", svg_number(far->n_prompt, n), svg_ms(far->token_ms, ms),
+            svg_number(1e3 / far->token_ms, rate),
+            far->token_ms > NOTABLE * near->token_ms
+                ? ", since each one reads the weights and the keys and values of all tokens before it"
+                : ": as far as was measured the context costs little beside the weights, which each token reads");
     return status;
 }
 
@@ -206,7 +208,7 @@ static void draw_decode(struct svg *svg, const struct phases *phases) {
     int n_shared = gather(phases->shared, phases->n_shared, true, shared_x, shared_y);
     if (n == 0) return;
     struct svg_axis tokens = {"tokens in the context", 0, largest(x, n) * 1.05, false, false};
-    struct svg_axis ms = {"", 0, largest(y, n) * 1.45, false, true};
+    struct svg_axis ms = {"", 0, fmax(largest(y, n), largest(shared_y, n_shared)) * 1.5, false, true};
     svg_axes(svg, &tokens, &ms);
     if (phases->has_decode_fit) {
         double ends[] = {0, tokens.max}, values[] = {phases->decode.a, fit_at(&phases->decode, tokens.max)};

@@ -140,11 +140,12 @@ static void add_method(struct report_page *page, const struct phases *phases, co
     char n[32];
     const struct fit *fit = &phases->ttft;
     report_page_text(page, "h2", "How this was measured");
-    report_page_text(page, "p",
-                     "One request at a time, streamed. The first token is the first event with content; tokens are "
-                     "counted by the server. Every prompt is new from its first words on. %d rounds in %.0f s; figures "
-                     "are medians.",
-                     phases->n_rounds, phases->wall_s);
+    report_page_text(
+        page, "p",
+        "One request at a time, streamed. The first token is the first event with content; tokens are "
+        "counted by the server. Every prompt is new from its first words on. %d round%s in %.0f s; figures "
+        "are medians.",
+        phases->n_rounds, phases->n_rounds == 1 ? "" : "s", phases->wall_s);
     report_page_text(
         page, "p",
         "First token in ms = %.3g + %.4g N + %.3g N\xc2\xb2; the residuals are %.1f %% (root mean square), "

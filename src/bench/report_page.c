@@ -13,12 +13,14 @@ static const char style[] =
     "@media (prefers-color-scheme:dark){:root{--bg:#14171a;--text:#e8ebee;--dim:#a4adb7;--line:#2c333a;--soft:#1b1f24}}"
     "body{margin:0;background:var(--bg);color:var(--text);font:16px/1.5 system-ui,-apple-system,'Segoe UI','DejaVu "
     "Sans',sans-serif}main{max-width:860px;margin:0 auto;padding:28px 20px 60px}h1{font-size:28px;line-height:1.2;"
-    "margin:0 0 6px}h2{font-size:20px;margin:38px 0 6px}p{margin:6px 0 12px}.lead{color:var(--dim);margin-bottom:24px;"
+    "margin:0 0 6px}h2{font-size:20px;margin:38px 0 6px}p{margin:6px 0 "
+    "12px}.dim{color:var(--dim);font-size:15px;margin:4px 0}.lead{color:var(--dim);margin-bottom:24px;"
     "overflow-wrap:anywhere}figure{margin:0 0 14px}figcaption{margin:2px 0 0;font-size:17px}"
     ".wrap{overflow-x:auto;margin:10px 0 18px}table{border-collapse:collapse;width:100%;font-variant-numeric:"
-    "tabular-nums;font-size:15px}caption{text-align:left;color:var(--dim);padding-bottom:6px}th,td{padding:6px 10px;"
+    "tabular-nums;font-size:15px}th,td{padding:6px 8px;"
     "border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}th:first-child,td:first-child{text-align:"
-    "left;padding-left:0}th{font-weight:600;color:var(--dim)}ul{padding-left:20px}li{margin:6px 0}code{background:"
+    "left;padding-left:0}th{font-weight:600;color:var(--dim);white-space:normal;vertical-align:bottom}ul{padding-left:"
+    "20px}li{margin:6px 0}code{background:"
     "var(--soft);padding:1px 5px;border-radius:4px;font-size:14px;overflow-wrap:anywhere}"
     "@media print{main{max-width:none}}";
 
@@ -71,9 +73,8 @@ void report_page_text(struct report_page *page, const char *tag, const char *fmt
 /* ---- tables ---- */
 
 void report_page_table(struct report_page *page, const char *caption, const char *const *headers, int n) {
-    put(page, "<div class=\"wrap\"><table>\n<caption>");
-    put_escaped(page, caption);
-    put(page, "</caption>\n<thead><tr>");
+    report_page_text(page, "p class=dim", "%s", caption);
+    put(page, "<div class=\"wrap\"><table>\n<thead><tr>");
     for (int i = 0; i < n; i++) {
         put(page, "<th scope=\"col\">");
         put_escaped(page, headers[i]);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MAX_TEXT_BYTES 400
-#define LEFT 84
+#define LEFT 108
 #define RIGHT 26
 #define TOP 22
 #define BOTTOM 64
@@ -15,8 +15,9 @@ const char svg_style[] =
     ".k-bg{fill:#fff}.k-t{fill:#1c2024}.k-d{fill:#5b646e}.k-grid{stroke:#e4e8ec}.k-axis{stroke:#98a2ad}"
     ".k-cold,.k-prefill{fill:#0b6bcb;stroke:#0b6bcb}.k-shared{fill:#1a7f37;stroke:#1a7f37}"
     ".k-decode{fill:#d2691e;stroke:#d2691e}.k-linear{stroke:#5b646e}.k-square{stroke:#8250df}.k-star{stroke:#8250df}"
-    ".k-on{fill:#fff}.k-line{fill:none;stroke-width:2.5}.k-dash{fill:none;stroke-width:2;stroke-dasharray:7 6}"
-    ".k-band{fill:none;stroke-width:2.5;opacity:.35}.k-dots{stroke-width:0}.k-bar{stroke-width:0}"
+    ".k-on{fill:#fff}.k-line,.k-dash,.k-band{fill:none!important}.k-line{stroke-width:2.5}.k-dash{stroke-width:2;"
+    "stroke-dasharray:7 6}"
+    ".k-band{stroke-width:2.5;opacity:.35}.k-dots{stroke-width:0}.k-bar{stroke-width:0}"
     "svg.k{display:block;width:100%;height:auto}"
     "svg.k text{font:17px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}svg.k .k-b{font-weight:600}"
     "@media (prefers-color-scheme:dark){.k-bg{fill:#14171a}.k-t{fill:#e8ebee}.k-d{fill:#a4adb7}.k-grid{stroke:#262c32}"
@@ -161,16 +162,18 @@ double svg_y(const struct svg *svg, double value) {
     return svg->bottom - fmin(fmax(place(&svg->y, value), 0), 1) * (svg->bottom - svg->top);
 }
 
-/* The tick behind value: of a logarithmic axis twice as much (lengths) or ten times (times), else the next step. */
+/* The tick behind value: of a logarithmic axis twice as much for lengths, the next of 1, 2, 5 for times. */
 static double next_tick(const struct svg_axis *axis, double value, double step) {
-    if (axis->is_log) return axis->is_ms ? value * 10 : value * 2;
-    return value + step;
+    if (!axis->is_log) return value + step;
+    double mantissa = value / pow(10, floor(log10(value) + 1e-9));
+    return axis->is_ms && mantissa > 1.5 && mantissa < 3 ? value * 2.5 : value * 2;
 }
 
 static double first_tick(const struct svg_axis *axis, double step) {
-    if (!axis->is_log) return ceil(axis->min / step - 1e-9) * step;
-    double base = axis->is_ms ? 10 : 2;
-    return pow(base, ceil(log(axis->min) / log(base) - 1e-9));
+    if (!axis->is_log) return ceil(axis->min / step - 1e-9) * step + 0.0; /* never -0 */
+    double at = axis->is_ms ? pow(10, floor(log10(axis->min))) : pow(2, floor(log2(axis->min)));
+    while (at < axis->min * (1 - 1e-9)) at = next_tick(axis, at, step);
+    return at;
 }
 
 /* 1, 2 or 5 times a power of ten, so that there are about five. */

@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "bench/speed.h"
+#include "cmd/bench_controls.h"
 #include "cmd/bench_kernels.h"
 #include "cmd/bench_phases.h"
 #include "cmd/bench_start.h"
@@ -188,7 +189,8 @@ static int run_speed(struct bench *bench, const char *model) {
 /* Measurements that are made over HTTP, by a MODEL or --url. */
 static int run_over_http(const struct options *options, int n_words, const char **words) {
     if (n_words > 2) return cmd_usage("bench", "one MODEL or --url is needed, %d words given", n_words - 1);
-    return bench_phases(options, n_words == 2 ? words[1] : NULL);
+    const char *model = n_words == 2 ? words[1] : NULL;
+    return options->controls ? bench_controls(options, model) : bench_phases(options, model);
 }
 
 int cmd_bench(const struct options *options, int n_words, const char **words) {
