@@ -19,8 +19,9 @@ void progress_format(const struct progress *progress, int64_t now_ns, char *out,
     char bar[N_BAR + 1];
     for (int i = 0; i < N_BAR; i++) bar[i] = i < (int)(share * N_BAR) ? '#' : '.';
     bar[N_BAR] = 0;
-    int n = snprintf(out, (size_t)out_bytes, "%.20s  [%s] %3d %%  %.0f MB/s", progress->what, bar, (int)(100 * share),
-                     rate * 1e-6);
+    int n = snprintf(out, (size_t)out_bytes, "%.20s  [%s] %3d %%", progress->what, bar, (int)(100 * share));
+    if (!progress->has_steps && n > 0 && n < out_bytes)
+        n += snprintf(out + n, (size_t)(out_bytes - n), "  %.0f MB/s", rate * 1e-6);
     if (rate > 0 && n > 0 && n < out_bytes)
         snprintf(out + n, (size_t)(out_bytes - n), "  %.0f s left",
                  (double)(progress->total_bytes - progress->done_bytes) / rate);
@@ -36,8 +37,19 @@ static void show(struct progress *progress, int64_t now_ns) {
 
 void progress_start(struct progress *progress, const char *what, uint64_t total_bytes) {
     int64_t now_ns = clock_now_ns();
-    *progress = (struct progress){what, total_bytes, 0, now_ns, now_ns, isatty(STDERR_FILENO) == 1};
+    *progress = (struct progress){what, total_bytes, 0, now_ns, now_ns, isatty(STDERR_FILENO) == 1, false};
     if (progress->is_shown) show(progress, now_ns);
+}
+
+void progress_start_steps(struct progress *progress, const char *what, uint64_t n_steps) {
+    progress_start(progress, what, n_steps);
+    progress->has_steps = true;
+}
+
+void progress_set(struct progress *progress, uint64_t n_done) {
+    int64_t now_ns = clock_now_ns();
+    progress->done_bytes = n_done < progress->total_bytes ? n_done : progress->total_bytes;
+    if (progress->is_shown && now_ns - progress->shown_ns >= REDRAW_NS) show(progress, now_ns);
 }
 
 enum status progress_add(struct progress *progress, uint64_t n_bytes, struct status_note *note) {

@@ -14,10 +14,15 @@ struct progress {
     uint64_t total_bytes, done_bytes;
     int64_t start_ns, shown_ns;
     bool is_shown;
+    bool has_steps; /* the work is no bytes: no rate is shown */
 };
 
 /* total_bytes 0 counts as done. */
 void progress_start(struct progress *progress, const char *what, uint64_t total_bytes);
+
+/* Likewise, for work that is counted in steps; progress_set says how many are done. */
+void progress_start_steps(struct progress *progress, const char *what, uint64_t n_steps);
+void progress_set(struct progress *progress, uint64_t n_done);
 
 /* Errors: STATUS_CANCELLED once a signal has asked to stop; the caller then takes back what it has begun. */
 WARN_UNUSED enum status progress_add(struct progress *progress, uint64_t n_bytes, struct status_note *note);
