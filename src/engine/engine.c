@@ -257,6 +257,7 @@ static void engine_main(void *arg) {
     if (can_run) pacing_init(engine);
     if (can_run) engine_stats_publish(engine);
     if (can_run) forward_watch(engine->forward, is_abandoned, engine);
+    if (can_run) engine_stats_publish(engine); /* who asks before the first request learns the pools */
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
     while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) turn(engine);
     while (engine->state.n_sequences > 0) outbox_finish(engine, engine->state.sequences[0], FINISH_CANCELLED);
