@@ -28,7 +28,7 @@ struct api_choice {
     int n_events;         /* of a stream that numbers them */
     struct answer *whole; /* mem; what a stream has told, for forms that repeat it; else NULL */
     bool is_complete;     /* no more is wanted */
-    int n_tokens;        /* until its end */
+    int n_tokens;         /* until its end */
     bool is_over;
     const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool has_started;          /* a stream's first chunk was sent */
@@ -103,13 +103,13 @@ struct api_call {
     int64_t received_ns, read_ns, parsed_ns;
     int64_t ready_ns; /* its prompts had ids, and it stopped at the gate; 0: it did not */
     /* At the gate (api_gate). */
-    bool is_cleared;       /* the guardrail need not be asked again */
-    char *question;        /* mem; what it is asked; NULL: nothing */
+    bool is_cleared; /* the guardrail need not be asked again */
+    char *question;  /* mem; what it is asked; NULL: nothing */
     size_t n_question;
-    struct http_ask *ask;        /* while it is asked */
-    struct app_redis_get *look;  /* while the app cache is */
-    bool is_recorded;            /* the answer will be kept */
-    struct str record;           /* of it */
+    struct http_ask *ask;       /* while it is asked */
+    struct app_redis_get *look; /* while the app cache is */
+    bool is_recorded;           /* the answer will be kept */
+    struct str record;          /* of it */
     uint8_t cache_key[HASH_SHA256_BYTES];
     int64_t deadline_ns; /* of the first token, by clock_now_ns; 0: none */
     bool is_estimate;    /* it is only asked when the first token would come */

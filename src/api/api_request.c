@@ -7,8 +7,8 @@
 
 bool api_request_parse(struct api_request *request, struct api_server *api, const struct api_ask *ask, const char *body,
                        size_t n_bytes, struct api_fault *fault) {
-    *request = (struct api_request){
-        .api = api, .body = body, .n_bytes = n_bytes, .max_ids = engine_max_context(api->engine)};
+    *request =
+        (struct api_request){.api = api, .body = body, .n_bytes = n_bytes, .max_ids = engine_max_context(api->engine)};
     request->json = json_read_object(body, n_bytes, fault);
     if (!request->json || !ask->translate) return request->json != NULL;
     json_t *translation = ask->translate(request->json, fault);

@@ -45,8 +45,8 @@ struct api_server {
     struct answer_rules answer_rules;          /* how the model says what is no text */
     struct api_auth auth;
     struct tokenize_worker *worker;
-    struct pre_hook *hook;   /* NULL: none; the server's own */
-    struct app_cache *cache; /* likewise */
+    struct pre_hook *hook;               /* NULL: none; the server's own */
+    struct app_cache *cache;             /* likewise */
     struct grammar_vocab *grammar_vocab; /* the worker's; NULL until a request demands a form */
     enum api_state state;
     int64_t drain_deadline_ns;

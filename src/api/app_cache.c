@@ -231,9 +231,9 @@ void app_cache_keep(struct api_call *call) {
     if (!call->is_recorded) return;
     call->is_recorded = false;
     str_init(&value, APP_CACHE_MAX_BYTES + 4096);
-    bool is_stored = !call->fault.http_code && !write_value(call, &value) &&
-                     app_redis_put(cache->redis, key, write_key(call, key), value.ptr, value.n_bytes,
-                                   cache->options.ttl_s);
+    bool is_stored =
+        !call->fault.http_code && !write_value(call, &value) &&
+        app_redis_put(cache->redis, key, write_key(call, key), value.ptr, value.n_bytes, cache->options.ttl_s);
     cache->n_stored += is_stored;
     cache->n_not_stored += !is_stored;
     str_deinit(&value);

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <hiredis/adapters/libevent.h>
@@ -53,11 +52,15 @@ static enum status find_host(struct app_redis *redis, const char *host, struct s
     return STATUS_OK;
 }
 
-/* A number at text up to end; -1 if it is none or above max. */
+/* Digits only; -1 if it is something else or above max. */
 static int read_number(const char *text, int max) {
-    char *end;
-    long value = strtol(text, &end, 10);
-    return *text < '0' || *text > '9' || *end || value > max ? -1 : (int)value;
+    int value = 0;
+    if (!*text) return -1;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || value > max / 10) return -1;
+        value = value * 10 + (*text - '0');
+    }
+    return value > max ? -1 : value;
 }
 
 static enum status read_address(struct app_redis *redis, const char *address, struct status_note *note) {

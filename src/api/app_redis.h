@@ -1,7 +1,7 @@
 /* app_redis: get and set in a Redis server from the event loop, nothing more; never blocks.
  *
- * While Redis cannot be reached nothing is asked of it; it is tried again every second. Each change is told in one line.
- * Thread: io.   Memory: max_gets questions at a time. */
+ * While Redis cannot be reached nothing is asked of it; it is tried again every second. Each change is told in one
+ * line. Thread: io.   Memory: max_gets questions at a time. */
 #ifndef KVICK_API_APP_REDIS_H
 #define KVICK_API_APP_REDIS_H
 

@@ -242,8 +242,7 @@ void pre_hook_ask(struct pre_hook *hook, struct api_call *call) {
         return;
     }
     enum status status = STATUS_NOMEM;
-    if (call->question)
-        status = http_peer_ask(hook->peer, call->question, call->n_question, on_told, call, &call->ask);
+    if (call->question) status = http_peer_ask(hook->peer, call->question, call->n_question, on_told, call, &call->ask);
     mem_free(call->question);
     call->question = NULL;
     if (!status) return;

@@ -35,8 +35,7 @@ enum status tokenize_worker_encode(const struct api_server *api, enum api_kind k
                                         out_rendered_ns, note);
     } else {
         bool has_bos = adds_special && tokenizer_adds_bos(api->tokenizer);
-        unsigned flags =
-            (kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) | (has_bos ? TOKENIZER_ADD_BOS : 0);
+        unsigned flags = (kind == API_COMPLETION ? TOKENIZER_PARSE_SPECIAL : 0) | (has_bos ? TOKENIZER_ADD_BOS : 0);
         status = tokenizer_encode(api->tokenizer, prompt->text, prompt->n_bytes, flags, &ids, note);
     }
     if (!status) {

@@ -118,9 +118,8 @@ static enum status open_front(struct serve *serve, struct status_note *note) {
                                     .timeout_ms = (int)options->pre_hook_timeout,
                                     .lets_pass = options->pre_hook_fail && strcmp(options->pre_hook_fail, "open") == 0,
                                     .max_asks = serve->api.options.max_calls};
-    struct app_cache_options cache = {.address = options->app_cache,
-                                      .ttl_s = (int)options->app_cache_ttl,
-                                      .max_calls = serve->api.options.max_calls};
+    struct app_cache_options cache = {
+        .address = options->app_cache, .ttl_s = (int)options->app_cache_ttl, .max_calls = serve->api.options.max_calls};
     enum status status = STATUS_OK;
     if (hook.address && (status = pre_hook_create(&serve->api.hook, serve->http, &hook, note)) != STATUS_OK)
         status_note_prefix(note, "--pre-hook");
@@ -137,8 +136,7 @@ static void identify_answers(struct serve *serve) {
     char numerics[200];
     gguf_digest(serve->model.gguf, digest);
     int n = snprintf(numerics, sizeof numerics, "%s %s %s %s %d", KVICK_VERSION, options->kv_cache_dtype,
-                     options->activations, options->isa ? options->isa : "",
-                     engine_max_context(serve->model.engine));
+                     options->activations, options->isa ? options->isa : "", engine_max_context(serve->model.engine));
     hash_sha256(digest, sizeof digest, numerics, (size_t)n, serve->identity);
 }
 

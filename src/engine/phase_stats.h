@@ -12,7 +12,7 @@
 
 #define PHASE_MAP(XX)                                                                                                  \
     XX(READ, "read")             /* bytes of the request, until whole */                                               \
-    XX(PREPROCESS, "preprocess") /* parsed and checked */                                                              \
+    XX(PREPROCESS, "preprocess") /* parsed, checked, at the gate */                                                    \
     XX(TEXT_QUEUE, "text_queue") /* behind the texts of others, until it is rendered */                                \
     XX(TEMPLATE, "template")     /* the conversation rendered */                                                       \
     XX(TOKENIZE, "tokenize")                                                                                           \

@@ -1,3 +1,5 @@
+#include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -6,7 +8,59 @@
 #include "http/http_impl.h"
 
 #define LINGER_MS 2000
+#define LOOK_MS 250                /* whether a client is there that has sent more than was read */
 #define MIN_BODY_BYTES_PER_S 16384 /* a body may come that slowly, beside body_ms at its start */
+
+/* ---- sending ---- */
+
+/* A stream's piece costs one system call: it is written at the end of the loop's turn, and only what does not fit into
+ * the socket is left to the bufferevent, which would ask epoll for leave before and after each piece. TLS does as it
+ * likes. */
+void http_connection_send(struct http_connection *connection) {
+    struct http_server *server = connection->server;
+    if (server->tls || connection->has_unsent || connection->phase == HTTP_CUT) return;
+    if (!server->unsent) event_active(server->send, EV_TIMEOUT, 0);
+    connection->has_unsent = true;
+    connection->next_unsent = server->unsent;
+    server->unsent = connection;
+}
+
+static void forget_unsent(struct http_connection *connection) {
+    struct http_connection **link = &connection->server->unsent;
+    if (!connection->has_unsent) return;
+    while (*link != connection) link = &(*link)->next_unsent;
+    *link = connection->next_unsent;
+    connection->has_unsent = false;
+}
+
+static void on_written(struct bufferevent *stream, void *owner);
+
+/* May free it. */
+static void send_now(struct http_connection *connection) {
+    struct evbuffer *out = bufferevent_get_output(connection->stream);
+    if (connection->phase == HTTP_CUT || bufferevent_get_enabled(connection->stream) & EV_WRITE) return;
+    bool has_failed = false;
+    if (evbuffer_get_length(out) > 0) {
+        evbuffer_unfreeze(out, 1); /* the bufferevent keeps its front for itself */
+        has_failed =
+            evbuffer_write(out, bufferevent_getfd(connection->stream)) < 0 && errno != EAGAIN && errno != EINTR;
+        evbuffer_freeze(out, 1);
+    }
+    if (has_failed)
+        http_connection_free(connection);
+    else if (evbuffer_get_length(out) == 0)
+        on_written(connection->stream, connection);
+    else if (bufferevent_enable(connection->stream, EV_WRITE) != 0)
+        http_connection_free(connection);
+}
+
+void http_connection_send_all(struct http_server *server) {
+    while (server->unsent) {
+        struct http_connection *connection = server->unsent;
+        forget_unsent(connection);
+        send_now(connection);
+    }
+}
 
 /* ---- limits in time ---- */
 
@@ -41,6 +95,11 @@ static void refuse(struct http_connection *connection, int code, const char *why
     server->handlers.refuse(server->handlers.owner, connection->exchange, code, why);
 }
 
+static bool has_left(const struct http_connection *connection) {
+    struct pollfd look = {.fd = bufferevent_getfd(connection->stream), .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0 && look.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
+}
+
 static void on_late(struct http_connection *connection) {
     int64_t n_ms = (clock_now_ns() - connection->since_ns) / 1000000;
     switch (connection->phase) {
@@ -56,6 +115,11 @@ static void on_late(struct http_connection *connection) {
         return;
     }
     case HTTP_REPLY:
+        if (has_left(connection))
+            http_connection_free(connection);
+        else
+            arm(connection, LOOK_MS);
+        return;
     case HTTP_FLUSH: return;
     case HTTP_IDLE:
     case HTTP_LINGER:
@@ -119,6 +183,8 @@ static void begin_body(struct http_connection *connection) {
     if (head->expects_continue && evbuffer_get_length(bufferevent_get_input(connection->stream)) == 0 &&
         bufferevent_write(connection->stream, go_on, sizeof go_on - 1) != 0)
         http_connection_cut(connection);
+    else
+        http_connection_send(connection);
 }
 
 /* True: the phase has changed. */
@@ -265,10 +331,12 @@ static void finish(struct http_connection *connection) {
 void http_connection_end_reply(struct http_connection *connection) {
     if (connection->phase == HTTP_CUT) return;
     event_del(connection->closed);
+    event_del(connection->timer);
     bufferevent_disable(connection->stream, EV_READ);
     connection->phase = HTTP_FLUSH;
-    /* Without a byte to write nothing would tell that it is written. */
-    if (evbuffer_get_length(bufferevent_get_output(connection->stream)) == 0)
+    http_connection_send(connection);
+    /* Without a byte to write TLS would not tell that it is written. */
+    if (connection->server->tls && evbuffer_get_length(bufferevent_get_output(connection->stream)) == 0)
         event_active(connection->timer, EV_TIMEOUT, 0);
 }
 
@@ -281,8 +349,8 @@ static void on_readable(struct bufferevent *stream, void *owner) {
 
 static void on_written(struct bufferevent *stream, void *owner) {
     struct http_connection *connection = owner;
-    if (connection->phase == HTTP_FLUSH && evbuffer_get_length(bufferevent_get_output(stream)) == 0)
-        finish(connection);
+    if (!connection->server->tls && bufferevent_get_enabled(stream) & EV_WRITE) bufferevent_disable(stream, EV_WRITE);
+    if (connection->phase == HTTP_FLUSH && evbuffer_get_length(bufferevent_get_output(stream)) == 0) finish(connection);
 }
 
 /* An error, an end, or a reader that took nothing for write_ms. */
@@ -305,9 +373,15 @@ static void on_timer(evutil_socket_t fd, short what, void *owner) {
         on_late(connection);
 }
 
+/* The client has left; or it has sent more, which is not read now: then only looking tells. A reset is no EV_CLOSED for
+ * libevent, but as good as readable; without EV_READ epoll would tell of it again and again, and nobody would hear. */
 static void on_closed(evutil_socket_t fd, short what, void *owner) {
-    (void)fd, (void)what;
-    http_connection_free(owner);
+    struct http_connection *connection = owner;
+    (void)fd;
+    if (what & EV_CLOSED || has_left(connection))
+        http_connection_free(connection);
+    else
+        arm(connection, LOOK_MS);
 }
 
 /* ---- life ---- */
@@ -328,9 +402,10 @@ void http_connection_open(struct http_server *server, int fd) {
     server->connections = connection;
     server->n_connections++;
     connection->timer = event_new(server->base, -1, 0, on_timer, connection);
-    connection->closed = event_new(server->base, fd, EV_CLOSED, on_closed, connection);
+    connection->closed = event_new(server->base, fd, EV_READ | EV_CLOSED, on_closed, connection);
     if (!connection->timer || !connection->closed || bufferevent_set_timeouts(stream, NULL, &write_limit) != 0 ||
-        bufferevent_enable(stream, EV_READ | EV_WRITE) != 0) {
+        bufferevent_enable(stream, EV_READ) != 0 ||
+        (server->tls ? bufferevent_enable(stream, EV_WRITE) : bufferevent_disable(stream, EV_WRITE)) != 0) {
         http_connection_free(connection);
         return;
     }
@@ -345,6 +420,7 @@ void http_connection_free(struct http_connection *connection) {
     struct http_exchange *exchange = connection->exchange;
     if (exchange && !exchange->is_over && exchange->on_gone) exchange->on_gone(exchange->owner);
     if (exchange) http_exchange_free(exchange);
+    forget_unsent(connection);
     if (connection->next) connection->next->prev = connection->prev;
     if (connection->prev)
         connection->prev->next = connection->next;

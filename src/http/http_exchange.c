@@ -201,7 +201,10 @@ void http_exchange_start(struct http_exchange *exchange, int code, const char *c
         http_exchange_set_header(exchange, "Transfer-Encoding", "chunked");
     else
         connection->is_last = true; /* its end is the reply's end */
-    if (!write_head(exchange, code)) http_connection_cut(connection);
+    if (write_head(exchange, code))
+        http_connection_send(connection);
+    else
+        http_connection_cut(connection);
 }
 
 void http_exchange_send(struct http_exchange *exchange, const char *bytes, size_t n_bytes) {
@@ -213,7 +216,10 @@ void http_exchange_send(struct http_exchange *exchange, const char *bytes, size_
     if (is_written && exchange->is_chunked) is_written = evbuffer_add_printf(out, "%zx\r\n", n_bytes) > 0;
     if (is_written) is_written = evbuffer_add(out, bytes, n_bytes) == 0;
     if (is_written && exchange->is_chunked) is_written = evbuffer_add(out, "\r\n", 2) == 0;
-    if (!is_written) http_connection_cut(connection);
+    if (is_written)
+        http_connection_send(connection);
+    else
+        http_connection_cut(connection);
 }
 
 void http_exchange_end(struct http_exchange *exchange) {

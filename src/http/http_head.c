@@ -47,7 +47,9 @@ int http_head_hex(char c) {
 static void decode_path(char *path) {
     char *out = path;
     for (const char *in = path; *in; in++)
-        if (*in == '%' && (http_head_hex(in[1]) < 0 || http_head_hex(in[2]) < 0 || http_head_hex(in[1]) + http_head_hex(in[2]) == 0)) return;
+        if (*in == '%' &&
+            (http_head_hex(in[1]) < 0 || http_head_hex(in[2]) < 0 || http_head_hex(in[1]) + http_head_hex(in[2]) == 0))
+            return;
     for (const char *in = path; *in; in++) {
         bool is_escape = *in == '%';
         *out++ = is_escape ? (char)(http_head_hex(in[1]) * 16 + http_head_hex(in[2])) : *in;
@@ -178,8 +180,8 @@ static int read_body_form(struct http_head *head, const char **out_why) {
 
 static int read_connection(struct http_head *head, const char **out_why) {
     const char *expected = http_head_find(head, "Expect");
-    head->keeps_alive = head->minor_version == 1 ? !has_word(head, "Connection", "close")
-                                                 : has_word(head, "Connection", "keep-alive");
+    head->keeps_alive =
+        head->minor_version == 1 ? !has_word(head, "Connection", "close") : has_word(head, "Connection", "keep-alive");
     if (expected && strcasecmp(expected, "100-continue") != 0)
         return refuse(417, out_why, "the only expectation is 100-continue");
     head->expects_continue = expected && head->minor_version == 1 && head->body != HTTP_BODY_NONE;

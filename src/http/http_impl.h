@@ -46,6 +46,8 @@ struct http_connection {
     struct http_chunked chunked;
     struct http_exchange *exchange;
     struct http_connection *next, *prev;
+    struct http_connection *next_unsent;
+    bool has_unsent; /* it is in the server's list */
 };
 
 struct http_exchange {
@@ -84,6 +86,8 @@ struct http_server {
     bool is_full;     /* listeners are paused */
     bool is_stopping; /* no further requests on open connections */
     struct http_connection *connections;
+    struct http_connection *unsent; /* with bytes that no write was tried for */
+    struct event *send;             /* tries, once the callbacks of this turn have said all they have */
     int n_connections, n_exchanges;
     size_t n_bodies_bytes; /* held by exchanges */
     int64_t date_s;
@@ -98,6 +102,12 @@ void http_connection_free(struct http_connection *connection);
 
 /* Likewise when the loop comes round; nothing more is sent. */
 void http_connection_cut(struct http_connection *connection);
+
+/* Something was added to its output. */
+void http_connection_send(struct http_connection *connection);
+
+/* All that have unsent bytes. */
+void http_connection_send_all(struct http_server *server);
 
 /* A reply's head is about to be written. */
 void http_connection_begin_reply(struct http_connection *connection);

@@ -221,8 +221,8 @@ enum status http_peer_ask(struct http_peer *peer, const char *body, size_t n_byt
     ask->timer = event_new(peer->server->base, -1, 0, on_timer, ask);
     ask->stream = bufferevent_socket_new(peer->server->base, -1, BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS);
     enum status status = ask->timer && ask->stream && send_question(ask, body, n_bytes) ? STATUS_OK : STATUS_NOMEM;
-    if (!status && bufferevent_socket_connect(ask->stream, (struct sockaddr *)&peer->socket_address,
-                                              (int)peer->n_address) != 0)
+    if (!status &&
+        bufferevent_socket_connect(ask->stream, (struct sockaddr *)&peer->socket_address, (int)peer->n_address) != 0)
         status = STATUS_PEER;
     if (status) {
         http_peer_drop(ask);

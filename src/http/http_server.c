@@ -53,6 +53,11 @@ static void on_resume(evutil_socket_t fd, short what, void *owner) {
     pause_listeners(server, server->n_connections >= server->limits.max_connections);
 }
 
+static void on_send(evutil_socket_t fd, short what, void *owner) {
+    (void)fd, (void)what;
+    http_connection_send_all(owner);
+}
+
 void http_server_forget(struct http_server *server, struct http_connection *connection) {
     (void)connection;
     server->n_connections--;
@@ -151,7 +156,8 @@ static enum status open_loop(struct http_server *server) {
     event_config_free(config);
     if (!server->base) return STATUS_LIMIT;
     server->resume = event_new(server->base, -1, 0, on_resume, server);
-    return server->resume ? STATUS_OK : STATUS_NOMEM;
+    server->send = event_new(server->base, -1, 0, on_send, server);
+    return server->resume && server->send ? STATUS_OK : STATUS_NOMEM;
 }
 
 enum status http_server_create(struct http_server **out_server, const struct http_limits *limits,
@@ -180,6 +186,7 @@ void http_server_destroy(struct http_server **server_ptr) {
     http_server_stop_listening(server);
     for (int i = 0; i < server->n_watches; i++) event_free(server->watches[i].event);
     if (server->resume) event_free(server->resume);
+    if (server->send) event_free(server->send);
     if (server->base) event_base_free(server->base);
     SSL_CTX_free(server->tls);
     mem_free(server);

@@ -17,8 +17,8 @@ TEXT = "/v1/completions"
 
 
 class KvickServer:
-    def __init__(self, *arguments, model="smollm2"):
-        self.process = subprocess.Popen([KVICK, "serve", model, "--port", "0", "--max-model-len", "256",
+    def __init__(self, *arguments, model="smollm2", max_len=256):
+        self.process = subprocess.Popen([KVICK, "serve", model, "--port", "0", "--max-model-len", str(max_len),
                                          *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             found = re.search(r"listening on \w+://[\d.]+:(\d+)", line)

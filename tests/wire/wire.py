@@ -3,7 +3,7 @@ every byte, and once byte by byte; every reply must be the case's. WORD: only ca
 
 A file of cases: `## NAME` begins a case; after `>>>` stands the request, after `<<<` the reply. Lines of a head end in
 CR LF on the wire; a backslash at the end of a line of the request joins it to the next, and `\\xNN`, `\\r`, `\\n` in a
-request's line that begins with `!` are those bytes, and nothing is added. <length> is the length of the body that
+line of a head, or in a body, that begins with `!` are those bytes, and nothing is added. <length> is the length of the body that
 follows. In a reply <int>, <num>, <id>, <text>, <date> and <any> stand for what differs from run to run; <id:1> must be
 the same each time. Chunks of a reply are joined, headers are compared in their order."""
 
@@ -21,12 +21,16 @@ from gguf_template import with_template
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KVICK = os.environ["KVICK"]
-N_AT_A_TIME = 200
+N_AT_A_TIME = 100
 PATTERNS = {"int": r"\d+", "num": r"-?\d+(?:\.\d+)?(?:e-?\d+)?", "id": r"[\w-]+", "text": r'(?:[^"\\]|\\.)*',
             "date": r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "any": r"[^\n]*"}
 
 
 # ---- cases ----
+
+def raw_bytes(text):
+    return text.encode().decode("unicode_escape").encode("latin-1")
+
 
 def request_bytes(lines):
     """Lines of a case -> what goes over the wire."""
@@ -35,10 +39,11 @@ def request_bytes(lines):
     blocks = text.split("\n>>>\n")  # pipelined ones
     for block in blocks:
         parts = block.split("\n\n", 1)
-        body = parts[1].replace("\\\n", "").encode() if len(parts) > 1 else b""
+        body = parts[1].replace("\\\n", "") if len(parts) > 1 else ""
+        body = raw_bytes(body[1:]) if body.startswith("!") else body.encode()
         for line in parts[0].split("\n"):
             if line.startswith("!"):
-                out += line[1:].encode().decode("unicode_escape").encode("latin-1")
+                out += raw_bytes(line[1:])
             else:
                 out += line.replace("<length>", str(len(body))).encode() + b"\r\n"
         if not parts[0].startswith("!"):

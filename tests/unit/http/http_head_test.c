@@ -177,21 +177,20 @@ static void decode(const char *text, size_t cut, char *out) {
 }
 
 static void chunks_are_read_however_they_come(void **state) {
-    static const char *const cases[][2] = {
-        {"3\r\nabc\r\n0\r\n\r\nNEXT", "abcNEXT"},
-        {"1\r\na\r\n0A\r\n0123456789\r\n000\r\n\r\n", "a0123456789"},
-        {"2;x=\"y\"\r\n\r\n\r\n0 \r\nTrailer: 1\r\nb: c\r\n\r\n", "\r\n"},
-        {"3\r\nabc\r\n", "abc..."},
-        {"3\r\nab", "ab..."},
-        {"\r\n", "?"},
-        {"g\r\n", "?"},
-        {"-1\r\n", "?"},
-        {"3\nabc", "?"},
-        {"3\r\nabcd\r\n", "?"},
-        {"3\r\nabc\n", "?"},
-        {"1000000000000\r\n", "?"},
-        {"0\r\n\nx", "?"},
-        {"0\r\na: b\n\r\n", "?"}};
+    static const char *const cases[][2] = {{"3\r\nabc\r\n0\r\n\r\nNEXT", "abcNEXT"},
+                                           {"1\r\na\r\n0A\r\n0123456789\r\n000\r\n\r\n", "a0123456789"},
+                                           {"2;x=\"y\"\r\n\r\n\r\n0 \r\nTrailer: 1\r\nb: c\r\n\r\n", "\r\n"},
+                                           {"3\r\nabc\r\n", "abc..."},
+                                           {"3\r\nab", "ab..."},
+                                           {"\r\n", "?"},
+                                           {"g\r\n", "?"},
+                                           {"-1\r\n", "?"},
+                                           {"3\nabc", "?"},
+                                           {"3\r\nabcd\r\n", "?"},
+                                           {"3\r\nabc\n", "?"},
+                                           {"1000000000000\r\n", "?"},
+                                           {"0\r\n\nx", "?"},
+                                           {"0\r\na: b\n\r\n", "?"}};
     char out[200];
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
