@@ -21,8 +21,8 @@ static enum status open_block(const struct answer_blocks_form *form, const struc
 }
 
 static enum status write_text(const struct answer_blocks_form *form, const struct api_call *call,
-                              struct api_choice *choice, enum answer_block block, const struct str *text,
-                              int token_idx, struct str *out) {
+                              struct api_choice *choice, enum answer_block block, const struct str *text, int token_idx,
+                              struct str *out) {
     if (!text->n_bytes) return STATUS_OK;
     enum status status = open_block(form, call, choice, block, NULL, out);
     return status ? status : form->go_on(call, choice, text, token_idx, out);

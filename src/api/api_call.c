@@ -11,13 +11,10 @@
 #include "api/app_cache.h"
 #include "api/pre_hook.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "http/sse.h"
-#include "observe/request_log.h"
 
-#define MAX_LINE_BYTES 4096
 #define MAX_EVENT_BYTES ((size_t)1 << 20)
 #define SLOW_READER_BYTES ((size_t)256 << 10) /* pending from here on: tokens are not acknowledged */
 
@@ -27,6 +24,7 @@ void api_call_reset_prompt(struct api_prompt *prompt) {
     struct request *request = prompt->request;
     if (request) {
         mem_free(request->logprobs);
+        mem_free(request->prompt_logprobs);
         mem_free(request->embedding);
     }
     engine_client_free(&prompt->request);
@@ -66,6 +64,7 @@ void api_call_close(struct api_call *call) {
 /* The client's own id if it gave a sound one. */
 static void set_id(struct api_call *call) {
     const char *given = call->exchange ? http_exchange_header(call->exchange, "x-request-id") : NULL;
+    if (!given) given = json_string_value(json_object_get(call->json, "request_id"));
     size_t n = given ? strlen(given) : 0;
     bool is_sound = n >= 1 && n <= 128;
     for (size_t i = 0; is_sound && i < n; i++)
@@ -155,6 +154,7 @@ struct api_call *api_call_open(const struct api_origin *origin, struct api_reque
     if (!call->params.has_seed) call->params.sampling.seed = api_server_random(api);
     call->deadline_ns = deadline_ms ? call->received_ns + deadline_ms * 1000000 : 0;
     snprintf(call->path, sizeof call->path, "%s", origin->path);
+    if (origin->is_batch) call->params.class_ = REQUEST_BATCH;
     call->is_estimate = strcmp(call->path, API_ESTIMATE_PATH) == 0;
     set_id(call);
     enlist(api, call);
@@ -357,44 +357,7 @@ static void finish_whole(struct api_call *call) {
     str_deinit(&body);
 }
 
-/* ---- what is known of it afterwards ---- */
-
-static enum request_end end_of(const struct api_prompt *prompt) {
-    const struct api_call *call = prompt->call;
-    if (call->was_left) return REQUEST_ABORT;
-    if (call->fault.http_code) return REQUEST_ERROR;
-    const char *reason = prompt->choices[0].finish_reason;
-    return reason && strcmp(reason, "length") == 0 ? REQUEST_LENGTH : REQUEST_STOP;
-}
-
-static void log_prompt(const struct api_call *call, const struct request_record *record) {
-    struct timespec now;
-    struct str text;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct request_log_line line = {.time_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-                                    .id = call->id,
-                                    .path = call->path,
-                                    .traceparent = call->traceparent[0] ? call->traceparent : NULL,
-                                    .key_idx = call->key_idx,
-                                    .http_code = call->http_code,
-                                    .record = record,
-                                    .fault = call->fault.http_code ? call->fault.reason : NULL};
-    str_init(&text, MAX_LINE_BYTES);
-    if (!request_log_write(&line, &text)) log_raw(text.ptr, text.n_bytes);
-    str_deinit(&text);
-}
-
-static void record_call(struct api_call *call) {
-    for (int i = 0; i < call->n_prompts; i++) {
-        const struct api_prompt *prompt = &call->prompts[i];
-        struct request_record record = {prompt->request, end_of(prompt), 0, call->params.max_tokens};
-        for (int c = 0; c < call->params.n; c++) record.n_completion += prompt->choices[c].n_tokens;
-        bool was_run = prompt->request && prompt->request->stats.finished_ns;
-        api_history_add(&call->api->history, call, i, record.end, record.n_completion);
-        if (was_run) request_metrics_finish(&call->api->metrics, &record);
-        if (call->api->options.logs_requests) log_prompt(call, was_run ? &record : NULL);
-    }
-}
+/* ---- what comes back ---- */
 
 /* One prompt less is out. The last one ends the call. */
 static void come_home(struct api_prompt *prompt) {
@@ -407,11 +370,9 @@ static void come_home(struct api_prompt *prompt) {
         finish_stream(call);
     else if (is_heard(call))
         finish_whole(call);
-    if (!call->is_estimate) record_call(call);
+    if (!call->is_estimate) api_history_note(call);
     api_call_close(call);
 }
-
-/* ---- what comes back ---- */
 
 void api_call_on_failure(struct api_call *call, int prompt_idx) {
     if (prompt_idx >= 0) {
@@ -454,7 +415,8 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
 static void on_progress(struct api_prompt *prompt, const struct event *event) {
     struct api_call *call = prompt->call;
     struct str data;
-    send_first(prompt, 0);
+    bool has_all = !call->extras.has_echo || !call->params.has_logprobs; /* an echo waits for its log-probabilities */
+    if (has_all) send_first(prompt, 0);
     if (!call->exchange || !http_exchange_is_started(call->exchange)) return;
     str_init(&data, MAX_EVENT_BYTES);
     send_events(call, call->response->write_progress(call, prompt, event, &data), &data);

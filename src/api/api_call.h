@@ -61,6 +61,7 @@ struct api_request;
 /* Fields of single routes. */
 struct api_extras {
     bool has_echo;  /* of a completion */
+    bool is_plain;  /* of a completion: no BOS in front */
     bool is_base64; /* of an embedding */
     int64_t pin_ns; /* of a prefix that is kept warm; 0: it is not pinned */
 };
@@ -77,6 +78,7 @@ struct api_origin {
     int key_idx; /* -1: no key */
     int64_t received_ns;
     int64_t read_ns; /* its last byte; 0: nobody sent it */
+    bool is_batch;   /* of that class, whatever it says */
 };
 
 struct api_call {

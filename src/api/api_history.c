@@ -2,12 +2,17 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "api/api_call.h"
 #include "api/api_reply.h"
 #include "api/api_response.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "observe/request_log.h"
+
+#define MAX_LINE_BYTES 4096
 
 enum status api_history_init(struct api_history *history) {
     *history = (struct api_history){.records = mem_alloc_array(API_HISTORY_MAX, sizeof *history->records)};
@@ -19,8 +24,8 @@ void api_history_deinit(struct api_history *history) {
     history->records = NULL;
 }
 
-void api_history_add(struct api_history *history, const struct api_call *call, int prompt_idx, enum request_end end,
-                     int n_completion) {
+static void add(struct api_history *history, const struct api_call *call, int prompt_idx,
+                const struct request_record *of) {
     const struct request *request = call->prompts[prompt_idx].request;
     struct api_record *record = &history->records[history->next];
     history->next = (history->next + 1) % API_HISTORY_MAX;
@@ -28,12 +33,55 @@ void api_history_add(struct api_history *history, const struct api_call *call, i
                                   .http_code = call->http_code,
                                   .prompt_idx = prompt_idx,
                                   .was_run = request && request->stats.finished_ns,
-                                  .end = end,
-                                  .n_completion = n_completion,
+                                  .end = of->end,
+                                  .n_completion = of->n_completion,
                                   .created_s = call->created_s};
     snprintf(record->id, sizeof record->id, "%s", call->id);
     snprintf(record->path, sizeof record->path, "%s", call->path);
     if (record->was_run) record->stats = request->stats;
+}
+
+static enum request_end end_of(const struct api_prompt *prompt) {
+    const struct api_call *call = prompt->call;
+    if (call->was_left) return REQUEST_ABORT;
+    if (call->fault.http_code) return REQUEST_ERROR;
+    const char *reason = prompt->choices[0].finish_reason;
+    return reason && strcmp(reason, "length") == 0 ? REQUEST_LENGTH : REQUEST_STOP;
+}
+
+static int n_completion_of(const struct api_call *call, const struct api_prompt *prompt) {
+    int n = 0;
+    for (int c = 0; c < call->params.n; c++) n += prompt->choices[c].n_tokens;
+    return n;
+}
+
+static void log_prompt(const struct api_call *call, const struct request_record *record) {
+    struct timespec now;
+    struct str text;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct request_log_line line = {.time_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+                                    .id = call->id,
+                                    .path = call->path,
+                                    .traceparent = call->traceparent[0] ? call->traceparent : NULL,
+                                    .key_idx = call->key_idx,
+                                    .http_code = call->http_code,
+                                    .record = record,
+                                    .fault = call->fault.http_code ? call->fault.reason : NULL};
+    str_init(&text, MAX_LINE_BYTES);
+    if (!request_log_write(&line, &text)) log_raw(text.ptr, text.n_bytes);
+    str_deinit(&text);
+}
+
+void api_history_note(struct api_call *call) {
+    for (int i = 0; i < call->n_prompts; i++) {
+        const struct api_prompt *prompt = &call->prompts[i];
+        struct request_record record = {prompt->request, end_of(prompt), n_completion_of(call, prompt),
+                                        call->params.max_tokens};
+        bool was_run = prompt->request && prompt->request->stats.finished_ns;
+        add(&call->api->history, call, i, &record);
+        if (was_run) request_metrics_finish(&call->api->metrics, &record);
+        if (call->api->options.logs_requests) log_prompt(call, was_run ? &record : NULL);
+    }
 }
 
 /* ---- replies ---- */
@@ -64,12 +112,6 @@ static void write_prompt(struct json_write *json, const char *state, const struc
     else
         json_write_null(json);
     json_write_end_object(json);
-}
-
-static int n_completion_of(const struct api_call *call, const struct api_prompt *prompt) {
-    int n = 0;
-    for (int c = 0; c < call->params.n; c++) n += prompt->choices[c].n_tokens;
-    return n;
 }
 
 /* What the open phase is called by who waits. */
@@ -114,8 +156,7 @@ static bool is_of(const struct api_record *record, const char *id, int key_idx) 
 /* The prompts of one request lie behind each other; of several requests with one id the last counts. */
 static const struct api_record *find(const struct api_history *history, const char *id, int key_idx) {
     for (int i = 1; i <= API_HISTORY_MAX; i++) {
-        const struct api_record *record =
-            &history->records[(history->next - i + API_HISTORY_MAX) % API_HISTORY_MAX];
+        const struct api_record *record = &history->records[(history->next - i + API_HISTORY_MAX) % API_HISTORY_MAX];
         if (is_of(record, id, key_idx)) return record;
     }
     return NULL;

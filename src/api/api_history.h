@@ -9,7 +9,7 @@
 #include "http/http_exchange.h"
 #include "observe/request_metrics.h"
 
-#define API_HISTORY_MAX 1024
+#define API_HISTORY_MAX 512
 #define API_MAX_ID_BYTES 160
 
 struct api_call;
@@ -37,9 +37,8 @@ struct api_history {
 WARN_UNUSED enum status api_history_init(struct api_history *history);
 void api_history_deinit(struct api_history *history);
 
-/* The call's prompts are home. end, n_completion: of that prompt. */
-void api_history_add(struct api_history *history, const struct api_call *call, int prompt_idx, enum request_end end,
-                     int n_completion);
+/* The call's prompts are home: its line in the log, its part in the metrics, its place here. */
+void api_history_note(struct api_call *call);
 
 /* The reply to who asks for a request by its id; ends the exchange. Another key's request is not there for him. */
 void api_history_reply(const struct api_server *api, struct http_exchange *exchange, const char *id);

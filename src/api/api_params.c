@@ -150,7 +150,9 @@ static bool read_stops(struct api_params *params, const json_t *request, struct 
 static bool read_logprobs(struct api_params *params, const json_t *request, enum api_kind kind,
                           struct api_fault *fault) {
     if (kind == API_COMPLETION) {
-        params->has_logprobs = json_read_field(request, "logprobs") != NULL;
+        const json_t *wish = json_read_field(request, "logprobs");
+        if (!wish || json_is_false(wish)) return true; /* routers say false to both routes */
+        params->has_logprobs = true;
         return read_small(request, "logprobs", 0, SAMPLER_MAX_TOP_LOGPROBS, &params->n_top_logprobs, fault);
     }
     if (!json_read_flag(request, "logprobs", &params->has_logprobs, fault) ||
@@ -214,6 +216,8 @@ static bool refuse_unknown_wishes(const json_t *request, struct api_fault *fault
                                         "bad_words",
                                         "allowed_token_ids",
                                         "truncate_prompt_tokens",
+                                        "prompt_logprobs",
+                                        "return_tokens_as_token_ids",
                                         "continue_final_message"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const json_t *field = json_read_field(request, names[i]);

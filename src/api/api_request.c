@@ -62,6 +62,43 @@ void api_request_handle(struct api_server *api, struct http_exchange *exchange, 
         api_fault_reply(&fault, ask->response->shape, exchange);
 }
 
+/* Whether the outermost object has the name; nothing is parsed. */
+static bool has_name(const char *body, size_t n_bytes, const char *name) {
+    size_t n_name = strlen(name), from = 0;
+    int depth = 0;
+    bool in_text = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char c = body[i];
+        if (in_text && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            in_text = !in_text;
+            if (in_text) from = i + 1;
+        } else if (!in_text) {
+            depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+            /* The last text that ended is the name. */
+            if (c == ':' && depth == 1 && n_bytes - from > n_name && memcmp(body + from, name, n_name) == 0 &&
+                body[from + n_name] == '"')
+                return true;
+        }
+    }
+    return false;
+}
+
 bool api_request_is_chat(const char *body, size_t n_bytes) {
-    return memmem(body, n_bytes, "\"messages\"", 10) != NULL && memmem(body, n_bytes, "\"prompt\"", 8) == NULL;
+    return has_name(body, n_bytes, "messages") && !has_name(body, n_bytes, "prompt");
+}
+
+const struct api_ask *api_request_ask_of(const char *path) {
+    static const struct {
+        const char *path;
+        const struct api_ask *ask;
+    } routes[] = {{"/v1/chat/completions", &chat_request},
+                  {"/v1/completions", &completion_request},
+                  {"/v1/embeddings", &embedding_request},
+                  {"/v1/messages", &messages_request},
+                  {"/v1/responses", &responses_request}};
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++)
+        if (strcmp(routes[i].path, path) == 0) return routes[i].ask;
+    return NULL;
 }

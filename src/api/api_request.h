@@ -53,6 +53,9 @@ WARN_UNUSED bool api_request_start(struct api_server *api, const struct api_orig
 /* Takes the exchange: a call runs, or the fault was replied. */
 void api_request_handle(struct api_server *api, struct http_exchange *exchange, const struct api_ask *ask);
 
+/* Of the route at this path; NULL: none that makes tokens or vectors. */
+const struct api_ask *api_request_ask_of(const char *path);
+
 /* Whether a body, which need not be sound, is that of a chat: what routes for both kinds go by. */
 bool api_request_is_chat(const char *body, size_t n_bytes);
 

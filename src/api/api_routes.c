@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "api/api_reply.h"
+#include "api/api_request.h"
 #include "api/app_cache.h"
 #include "api/pre_hook.h"
-#include "api/api_request.h"
 #include "api/text_request.h"
 
 /* ---- the server's own state ---- */
@@ -114,8 +114,7 @@ static void handle_metrics(void *owner, struct http_exchange *exchange, const ch
                                       .has_prefix_cache = api->options.has_prefix_cache};
     now.n_blocks = now.engine.groups[0].n_blocks;
     str_init(&body, API_REPLY_MAX_BYTES);
-    if (request_metrics_write(&api->metrics, &now, &body) ||
-        (api->hook && pre_hook_write_metrics(api->hook, &body)) ||
+    if (request_metrics_write(&api->metrics, &now, &body) || (api->hook && pre_hook_write_metrics(api->hook, &body)) ||
         (api->cache && app_cache_write_metrics(api->cache, &body)))
         http_exchange_reply(exchange, 503, "text/plain", "", 0);
     else
@@ -129,19 +128,9 @@ static void handle_request_state(void *owner, struct http_exchange *exchange, co
 
 /* ---- answers ---- */
 
-static void handle_responses(void *owner, struct http_exchange *exchange, const char *parameter) {
+static void handle_answer(void *owner, struct http_exchange *exchange, const char *parameter) {
     (void)parameter;
-    api_request_handle(owner, exchange, &responses_request);
-}
-
-static void handle_chat(void *owner, struct http_exchange *exchange, const char *parameter) {
-    (void)parameter;
-    api_request_handle(owner, exchange, &chat_request);
-}
-
-static void handle_completion(void *owner, struct http_exchange *exchange, const char *parameter) {
-    (void)parameter;
-    api_request_handle(owner, exchange, &completion_request);
+    api_request_handle(owner, exchange, api_request_ask_of(http_exchange_path(exchange)));
 }
 
 /* The same body as the route that it asks about. */
@@ -160,16 +149,6 @@ static void handle_warm(void *owner, struct http_exchange *exchange, const char 
     api_request_handle(owner, exchange, api_request_is_chat(body, n_bytes) ? &warm_request_chat : &warm_request_text);
 }
 
-static void handle_embeddings(void *owner, struct http_exchange *exchange, const char *parameter) {
-    (void)parameter;
-    api_request_handle(owner, exchange, &embedding_request);
-}
-
-static void handle_messages(void *owner, struct http_exchange *exchange, const char *parameter) {
-    (void)parameter;
-    api_request_handle(owner, exchange, &messages_request);
-}
-
 const struct http_route *api_routes_table(int *out_n) {
     static const struct http_route routes[] = {
         {"GET", "/health", handle_health},
@@ -180,17 +159,17 @@ const struct http_route *api_routes_table(int *out_n) {
         {"GET", "/get_load", handle_load},
         {"GET", "/metrics", handle_metrics},
         {"GET", "/v1/models", handle_models},
-        {"POST", "/v1/chat/completions", handle_chat},
-        {"POST", "/v1/completions", handle_completion},
+        {"POST", "/v1/chat/completions", handle_answer},
+        {"POST", "/v1/completions", handle_answer},
         {"POST", "/v1/chat/completions/render", text_request_render_chat},
         {"POST", "/v1/completions/render", text_request_render},
         {"POST", API_ESTIMATE_PATH, handle_estimate},
-        {"POST", "/v1/embeddings", handle_embeddings},
+        {"POST", "/v1/embeddings", handle_answer},
         {"GET", "/v1/requests/{id}", handle_request_state},
         {"POST", "/v1/cache/warm", handle_warm},
         {"GET", "/v1/cache", handle_cache},
-        {"POST", "/v1/responses", handle_responses},
-        {"POST", "/v1/messages", handle_messages},
+        {"POST", "/v1/responses", handle_answer},
+        {"POST", "/v1/messages", handle_answer},
         {"POST", "/v1/messages/count_tokens", text_request_count},
         {"POST", "/tokenize", text_request_tokenize},
         {"POST", "/detokenize", text_request_detokenize},

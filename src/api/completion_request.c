@@ -76,14 +76,14 @@ bool completion_request_read_prompts(struct api_request *request, struct api_fau
     return completion_request_read(request, "prompt", fault);
 }
 
-static bool read_echo(struct api_request *request, struct api_fault *fault) {
-    bool *has_echo = &request->extras.has_echo;
-    if (!json_read_flag(request->json, "echo", has_echo, fault)) return false;
-    if (*has_echo && request->params.has_logprobs)
-        return api_fault_set(fault, 501, "unsupported_parameter", "echo",
-                             "'echo' together with 'logprobs' is not supported by this server");
+static bool read_extras(struct api_request *request, struct api_fault *fault) {
+    bool adds_special = true;
+    if (!json_read_flag(request->json, "echo", &request->extras.has_echo, fault) ||
+        !json_read_flag(request->json, "add_special_tokens", &adds_special, fault))
+        return false;
+    request->extras.is_plain = !adds_special;
     return true;
 }
 
 const struct api_ask completion_request = {
-    .response = &completion_response, .check = read_echo, .read_prompts = completion_request_read_prompts};
+    .response = &completion_response, .check = read_extras, .read_prompts = completion_request_read_prompts};

@@ -7,9 +7,25 @@
 #define OBJECT "text_completion"
 #define MAX_TOKEN_BYTES 65536
 
-static const struct token_logprob *logprobs_at(const struct request *request, int choice, int token_idx) {
+/* Tokens in a row: first those of the prompt [n_before], then the answer's. */
+struct told {
+    const struct api_call *call;
+    const struct api_prompt *prompt;
+    int choice, n_before;
+};
+
+/* Of token i: itself first, then the likeliest. NULL: the first token of all has none. */
+static const struct token_logprob *logprobs_at(const struct told *told, int i) {
+    const struct request *request = told->prompt->request;
+    size_t n_each = (size_t)(1 + request->n_top_logprobs);
+    if (i == 0 && told->n_before) return NULL;
+    if (i < told->n_before) return request->prompt_logprobs + (size_t)i * n_each;
     return request->logprobs +
-           ((size_t)choice * (size_t)request->max_new + (size_t)token_idx) * (size_t)(1 + request->n_top_logprobs);
+           ((size_t)told->choice * (size_t)request->max_new + (size_t)(i - told->n_before)) * n_each;
+}
+
+static uint32_t token_at(const struct told *told, int i) {
+    return i < told->n_before ? told->prompt->ids[i] : logprobs_at(told, i)->id;
 }
 
 static void write_token_text(struct json_write *json, const struct api_call *call, uint32_t id, bool is_key) {
@@ -24,44 +40,65 @@ static void write_token_text(struct json_write *json, const struct api_call *cal
     json->needs_comma = false;
 }
 
-/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of tokens [from, to) of an answer. */
-static void write_logprobs(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
-                           int choice, int from, int to) {
-    const struct request *request = prompt->request;
-    size_t offset = 0;
-    json_write_key(json, "logprobs");
-    if (!call->params.has_logprobs || !request->logprobs) {
-        json_write_null(json);
-        return;
-    }
-    json_write_object(json);
-    json_write_key(json, "tokens");
-    json_write_array(json);
-    for (int i = from; i < to; i++) write_token_text(json, call, logprobs_at(request, choice, i)->id, false);
-    json_write_end_array(json);
+static void write_token_logprobs(struct json_write *json, const struct told *told, int from, int to) {
     json_write_key(json, "token_logprobs");
     json_write_array(json);
-    for (int i = from; i < to; i++)
-        json_write_real(json, api_response_logprob(logprobs_at(request, choice, i)->logprob));
+    for (int i = from; i < to; i++) {
+        const struct token_logprob *own = logprobs_at(told, i);
+        if (own)
+            json_write_real(json, api_response_logprob(own->logprob));
+        else
+            json_write_null(json);
+    }
     json_write_end_array(json);
+}
+
+static void write_top_logprobs(struct json_write *json, const struct told *told, int from, int to) {
     json_write_key(json, "top_logprobs");
     json_write_array(json);
     for (int i = from; i < to; i++) {
-        const struct token_logprob *all = logprobs_at(request, choice, i);
+        const struct token_logprob *all = logprobs_at(told, i);
+        if (!all) {
+            json_write_null(json);
+            continue;
+        }
         json_write_object(json);
-        for (int t = 1; t <= request->n_top_logprobs; t++) {
-            write_token_text(json, call, all[t].id, true);
+        for (int t = 1; t <= told->prompt->request->n_top_logprobs; t++) {
+            write_token_text(json, told->call, all[t].id, true);
             json_write_real(json, api_response_logprob(all[t].logprob));
         }
         json_write_end_object(json);
     }
     json_write_end_array(json);
+}
+
+/* {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of tokens [from, to) of an answer; has_echo: all of the
+ * prompt's stand before, and then from is 0. */
+static void write_logprobs(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
+                           int choice, int from, int to, bool has_echo) {
+    bool counts_echo = call->extras.has_echo && prompt->request->prompt_logprobs;
+    struct told told = {call, prompt, choice, counts_echo ? prompt->n_ids : 0};
+    size_t offset = 0;
+    json_write_key(json, "logprobs");
+    if (!call->params.has_logprobs || !prompt->request->logprobs) {
+        json_write_null(json);
+        return;
+    }
+    from += has_echo ? 0 : told.n_before;
+    to += told.n_before;
+    json_write_object(json);
+    json_write_key(json, "tokens");
+    json_write_array(json);
+    for (int i = from; i < to; i++) write_token_text(json, call, token_at(&told, i), false);
+    json_write_end_array(json);
+    write_token_logprobs(json, &told, from, to);
+    write_top_logprobs(json, &told, from, to);
     json_write_key(json, "text_offset");
     json_write_array(json);
     for (int i = 0; i < to; i++) {
         size_t n_bytes;
         if (i >= from) json_write_int(json, (int64_t)offset);
-        tokenizer_text_of(call->api->tokenizer, (int32_t)logprobs_at(request, choice, i)->id, &n_bytes);
+        tokenizer_text_of(call->api->tokenizer, (int32_t)token_at(&told, i), &n_bytes);
         offset += n_bytes;
     }
     json_write_end_array(json);
@@ -95,7 +132,7 @@ static void write_choice(struct json_write *json, const struct api_call *call, c
     json_write_text(json, text.ptr, text.n_bytes);
     str_deinit(&text);
     int n_told = api_response_n_told(prompt, idx);
-    write_logprobs(json, call, prompt, idx, 0, n_told);
+    write_logprobs(json, call, prompt, idx, 0, n_told, call->extras.has_echo);
     json_write_field_text(json, "finish_reason", choice->finish_reason);
     api_response_write_stop_reason(json, choice);
     if (call->params.returns_ids) {
@@ -129,7 +166,10 @@ static void open_chunk(struct json_write *json, const struct api_call *call, con
     json_write_field_int(json, "index", api_call_choice_idx(prompt, choice));
 }
 
-/* One chunk: text, log-probabilities of one token (or none), and the end if there is one. */
+#define NO_TOKEN (-1)
+#define THE_ECHO (-2)
+
+/* One chunk: text, log-probabilities of one token (or none, or the echo's), and the end if there is one. */
 static enum status write_chunk(const struct api_call *call, const struct api_prompt *prompt, int idx,
                                const struct str *text, int token_idx, const char *finish_reason, struct str *out) {
     const struct api_choice *choice = &prompt->choices[idx];
@@ -139,7 +179,9 @@ static enum status write_chunk(const struct api_call *call, const struct api_pro
     json_write_key(&json, "text");
     json_write_text(&json, text ? text->ptr : "", text ? text->n_bytes : 0);
     if (token_idx >= 0)
-        write_logprobs(&json, call, prompt, idx, token_idx, token_idx + 1);
+        write_logprobs(&json, call, prompt, idx, token_idx, token_idx + 1, false);
+    else if (token_idx == THE_ECHO)
+        write_logprobs(&json, call, prompt, idx, 0, 0, true);
     else
         json_write_field_null(&json, "logprobs");
     if (finish_reason) {
@@ -165,13 +207,13 @@ static enum status write_chunk(const struct api_call *call, const struct api_pro
     return api_response_end_event(&json);
 }
 
-/* The echo, before anything is computed. */
+/* The echo, before anything is computed, or with the log-probabilities of its tokens. */
 static enum status write_first(const struct api_call *call, const struct api_prompt *prompt, int choice,
                                struct str *out) {
     struct str text;
     str_init(&text, (size_t)64 << 20);
     enum status status = echo_into(call, prompt, &text);
-    if (!status) status = write_chunk(call, prompt, choice, &text, -1, NULL, out);
+    if (!status) status = write_chunk(call, prompt, choice, &text, THE_ECHO, NULL, out);
     str_deinit(&text);
     return status;
 }
@@ -182,7 +224,7 @@ static enum status write_piece(const struct api_call *call, struct api_prompt *p
 }
 
 static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out) {
-    return write_chunk(call, prompt, choice, NULL, -1, prompt->choices[choice].finish_reason, out);
+    return write_chunk(call, prompt, choice, NULL, NO_TOKEN, prompt->choices[choice].finish_reason, out);
 }
 
 /* Empty text, so that who reads choices alone goes on as before. */
@@ -192,14 +234,7 @@ static enum status write_progress(const struct api_call *call, const struct api_
     api_response_begin_event(&json, out, NULL);
     open_chunk(&json, call, prompt, 0);
     json_write_field_text(&json, "text", "");
-    json_write_field_null(&json, "logprobs");
-    json_write_field_null(&json, "finish_reason");
-    json_write_end_object(&json);
-    json_write_end_array(&json);
-    api_response_write_progress(&json, call, prompt, event);
-    if (call->params.has_usage_chunk) json_write_field_null(&json, "usage");
-    json_write_end_object(&json);
-    return api_response_end_event(&json);
+    return api_response_end_progress(&json, call, prompt, event);
 }
 
 static enum status write_last(const struct api_call *call, struct str *out) {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "api/pattern_check.h"
 #include "base/mem.h"
 
 /* Compiling takes time that grows with the square of what stands beside each other; these bounds keep it far below a
@@ -37,6 +38,19 @@ static bool is_small(const json_t *wish, const char *field, struct api_fault *fa
     return true;
 }
 
+/* What the compiler would take for something else. */
+static bool is_sound(const json_t *wish, enum grammar_kind kind, const char *field, struct api_fault *fault) {
+    struct pattern_fault found = {.pattern = json_is_string(wish) ? json_string_value(wish) : ""};
+    size_t n_bytes = json_is_string(wish) ? json_string_length(wish) : 0;
+    bool is_schema = kind == GRAMMAR_JSON_SCHEMA;
+    if (kind == GRAMMAR_REGEX) found.off = pattern_check_find(found.pattern, n_bytes);
+    bool has_fault = is_schema ? !pattern_check_schema(wish, &found) : kind == GRAMMAR_REGEX && found.off < n_bytes;
+    if (!has_fault) return true;
+    return api_fault_set(fault, 400, "invalid_grammar", field,
+                         "'%s' cannot be honoured: the pattern '%.100s' %s%s repeats nothing at byte %zu", field,
+                         found.pattern, is_schema ? "at " : "", found.path, found.off);
+}
+
 static bool want(struct api_params *params, enum grammar_kind kind, json_t *owned, const char *field,
                  struct api_fault *fault) {
     if (params->grammar_kind) {
@@ -45,7 +59,7 @@ static bool want(struct api_params *params, enum grammar_kind kind, json_t *owne
                              params->grammar_field);
     }
     if (!owned) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
-    if (!is_small(owned, field, fault)) {
+    if (!is_small(owned, field, fault) || !is_sound(owned, kind, field, fault)) {
         json_decref(owned);
         return false;
     }

@@ -163,8 +163,9 @@ static enum status begin_block(const struct api_call *call, struct api_choice *c
 
 static enum status write_delta(const struct api_call *call, struct api_choice *choice, const struct str *text,
                                int token_idx, struct str *out) {
-    static const char *const types[] = {
-        [ANSWER_BLOCK_REASONING] = "thinking_delta", [ANSWER_BLOCK_TEXT] = "text_delta", [ANSWER_BLOCK_CALL] = "input_json_delta"};
+    static const char *const types[] = {[ANSWER_BLOCK_REASONING] = "thinking_delta",
+                                        [ANSWER_BLOCK_TEXT] = "text_delta",
+                                        [ANSWER_BLOCK_CALL] = "input_json_delta"};
     static const char *const keys[] = {
         [ANSWER_BLOCK_REASONING] = "thinking", [ANSWER_BLOCK_TEXT] = "text", [ANSWER_BLOCK_CALL] = "partial_json"};
     struct json_write json;

@@ -128,8 +128,7 @@ static void write_output(struct json_write *json, const struct api_call *call) {
     json_write_key(json, "output");
     json_write_array(json);
     if (answer->reasoning.n_bytes) write_reasoning(json, call, idx++, &answer->reasoning);
-    if (answer->text.n_bytes || !answer->n_calls)
-        write_message(json, call, idx++, &answer->text, end_status(choice));
+    if (answer->text.n_bytes || !answer->n_calls) write_message(json, call, idx++, &answer->text, end_status(choice));
     for (int i = 0; i < answer->n_calls; i++) write_call(json, call, idx++, &answer->calls[i], false);
     json_write_end_array(json);
 }
@@ -238,7 +237,8 @@ static enum status end_event(struct json_write *json) {
 /* An event about the open item, with its place. */
 static void begin_item_event(struct json_write *json, const struct api_call *call, struct api_choice *choice,
                              struct str *out, const char *type) {
-    static const char *const prefixes[] = {[ANSWER_BLOCK_REASONING] = "rs", [ANSWER_BLOCK_TEXT] = "msg", [ANSWER_BLOCK_CALL] = "fc"};
+    static const char *const prefixes[] = {
+        [ANSWER_BLOCK_REASONING] = "rs", [ANSWER_BLOCK_TEXT] = "msg", [ANSWER_BLOCK_CALL] = "fc"};
     begin_event(json, choice, out, type);
     write_item_id(json, call, "item_id", prefixes[choice->block], choice->n_blocks - 1);
     json_write_field_int(json, "output_index", choice->n_blocks - 1);
@@ -289,8 +289,7 @@ static enum status write_item_event(const struct api_call *call, struct api_choi
     if (choice->block == ANSWER_BLOCK_REASONING)
         write_reasoning(&json, call, idx, is_begun ? NULL : &answer->reasoning);
     else if (choice->block == ANSWER_BLOCK_TEXT)
-        write_message(&json, call, idx, is_begun ? NULL : &answer->text,
-                      is_begun ? "in_progress" : end_status(choice));
+        write_message(&json, call, idx, is_begun ? NULL : &answer->text, is_begun ? "in_progress" : end_status(choice));
     else
         write_call(&json, call, idx, last_call(choice), is_begun);
     return end_event(&json);

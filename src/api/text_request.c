@@ -63,8 +63,7 @@ void text_request_tokenize(void *owner, struct http_exchange *exchange, const ch
     size_t n_bytes;
     const char *asked = http_exchange_body(exchange, &n_bytes);
     (void)parameter;
-    if (!read_ids(&request, api, exchange,
-                  api_request_is_chat(asked, n_bytes) ? &chat_request : &completion_request))
+    if (!read_ids(&request, api, exchange, api_request_is_chat(asked, n_bytes) ? &chat_request : &completion_request))
         return;
     if (request.n_prompts > 1)
         api_fault_set(&fault, 400, NULL, "prompt", "'prompt' holds %d prompts; this route takes one",

@@ -109,6 +109,18 @@ static bool make_grammar(struct api_call *call, struct api_prompt *prompt, struc
     return !status;
 }
 
+/* Place for those of the answer, and of an echoed prompt. False: no memory. */
+static bool make_logprobs(const struct api_call *call, struct request *request) {
+    size_t n_each = (size_t)(1 + call->params.n_top_logprobs);
+    if (!call->params.has_logprobs) return true;
+    request->n_top_logprobs = call->params.n_top_logprobs;
+    request->logprobs =
+        mem_alloc_array((size_t)request->n_choices * (size_t)request->max_new * n_each + 1, sizeof *request->logprobs);
+    if (!call->extras.has_echo) return request->logprobs != NULL;
+    request->prompt_logprobs = mem_alloc_array((size_t)request->n_prompt * n_each, sizeof *request->prompt_logprobs);
+    return request->logprobs && request->prompt_logprobs;
+}
+
 static bool make_request(struct api_call *call, struct api_prompt *prompt, struct api_fault *fault) {
     const struct api_params *params = &call->params;
     int max_new = 0;
@@ -139,14 +151,8 @@ static bool make_request(struct api_call *call, struct api_prompt *prompt, struc
             mem_alloc_array((size_t)engine_model(call->api->engine)->d_model, sizeof *request->embedding);
         if (!request->embedding) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the vector");
     }
-    if (params->has_logprobs && max_new > 0) {
-        size_t n = (size_t)params->n * (size_t)max_new * (size_t)(1 + params->n_top_logprobs);
-        request->n_top_logprobs = params->n_top_logprobs;
-        request->logprobs = mem_alloc_array(n, sizeof *request->logprobs);
-        if (!request->logprobs)
-            return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the log-probabilities");
-    }
-    return true;
+    if (make_logprobs(call, request)) return true;
+    return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the log-probabilities");
 }
 
 /* ---- the thread ---- */
@@ -175,7 +181,8 @@ static bool encode_all(struct api_call *call) {
         int64_t begin_ns = clock_now_ns(), rendered_ns = 0;
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             return api_fault_set(&call->fault, 499, NULL, NULL, "the client is gone");
-        enum status status = tokenize_worker_encode(call->api, call->kind, true, prompt, &rendered_ns, &note);
+        enum status status =
+            tokenize_worker_encode(call->api, call->kind, !call->extras.is_plain, prompt, &rendered_ns, &note);
         if (status) {
             api_fault_from_status(&call->fault, status, &note);
             return false;

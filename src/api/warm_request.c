@@ -10,17 +10,19 @@
 #define MAX_TTL_S 86400
 
 static bool refuse_answers(const struct api_params *params, struct api_fault *fault) {
-    const char *name = params->n > 1             ? "n"
-                       : params->is_stream       ? "stream"
-                       : params->grammar         ? params->grammar_field
-                       : params->has_logprobs    ? "logprobs"
-                       : params->max_tokens > 0  ? "max_tokens"
-                       : params->min_tokens > 0  ? "min_tokens"
-                       : params->has_cache_off   ? "cache_prompt"
-                                                 : NULL;
+    const char *name = params->n > 1            ? "n"
+                       : params->is_stream      ? "stream"
+                       : params->grammar        ? params->grammar_field
+                       : params->has_logprobs   ? "logprobs"
+                       : params->max_tokens > 0 ? "max_tokens"
+                       : params->min_tokens > 0 ? "min_tokens"
+                       : params->has_cache_off  ? "cache_prompt"
+                                                : NULL;
     if (!name) return true;
-    return api_fault_set(fault, 400, "unsupported_parameter", name, "'%s' makes no sense here: a prefix is computed, "
-                         "and no answer", name);
+    return api_fault_set(fault, 400, "unsupported_parameter", name,
+                         "'%s' makes no sense here: a prefix is computed, "
+                         "and no answer",
+                         name);
 }
 
 static bool check(struct api_request *request, struct api_fault *fault) {

@@ -27,6 +27,7 @@ enum options_for {
     FOR_SERVE = 1 << 10,
     FOR_SYNTH = 1 << 11,
     FOR_QUANTIZE = 1 << 12,
+    FOR_RUN_BATCH = 1 << 20,
     FOR_ALL = -1
 };
 

@@ -44,6 +44,13 @@ enum status cmd_chat_template(const struct gguf *gguf, struct chat_template **ou
     return status ? status : chat_template_create(out, text.ptr, text.n_bytes, &tokens, note);
 }
 
+struct answer_rules cmd_chat_rules(const struct gguf *gguf) {
+    struct gguf_text source;
+    bool has_source = gguf_has(gguf, "tokenizer.chat_template") &&
+                      gguf_get_text(gguf, "tokenizer.chat_template", &source, NULL) == STATUS_OK;
+    return has_source ? answer_parse_rules(source.ptr, source.n_bytes) : (struct answer_rules){0};
+}
+
 bool cmd_chat_now(const char *text, int64_t *out_now_s) {
     struct tm tm = {0};
     if (!text) {

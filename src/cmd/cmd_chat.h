@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "chat/answer_parse.h"
 #include "chat/chat_template.h"
 #include "engine/phase_stats.h"
 #include "tokenizer/tokenizer.h"
@@ -15,6 +16,9 @@
  * Errors: STATUS_INVALID if the model has none, else as chat_template_create. */
 WARN_UNUSED enum status cmd_chat_template(const struct gguf *gguf, struct chat_template **out,
                                           struct status_note *note);
+
+/* How the model says what is no text, by its template; the plainest way if it has none. */
+struct answer_rules cmd_chat_rules(const struct gguf *gguf);
 
 /* Reads "2026-11-29" or "2026-11-29T12:00:00"; NULL: the local wall clock. False for anything else. */
 bool cmd_chat_now(const char *text, int64_t *out_now_s);

@@ -40,3 +40,10 @@ enum status cmd_model_path(const char *name_or_path, char out_path[CMD_MODEL_MAX
     return status_fail(note, STATUS_IO,
                        "no such file, and no model of this name here (fetch it: scripts/fetch-model %s)", name_or_path);
 }
+
+void cmd_model_name(const char path[CMD_MODEL_MAX_PATH_BYTES], char out_name[CMD_MODEL_MAX_PATH_BYTES]) {
+    const char *slash = strrchr(path, '/');
+    snprintf(out_name, CMD_MODEL_MAX_PATH_BYTES, "%s", slash ? slash + 1 : path);
+    size_t n = strlen(out_name);
+    if (n > 5 && strcmp(out_name + n - 5, ".gguf") == 0) out_name[n - 5] = 0;
+}

@@ -13,4 +13,7 @@
 WARN_UNUSED enum status cmd_model_path(const char *name_or_path, char out_path[CMD_MODEL_MAX_PATH_BYTES],
                                        struct status_note *note);
 
+/* The file's name without folders and ".gguf": what clients may call the model. */
+void cmd_model_name(const char path[CMD_MODEL_MAX_PATH_BYTES], char out_name[CMD_MODEL_MAX_PATH_BYTES]);
+
 #endif

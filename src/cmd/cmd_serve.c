@@ -39,14 +39,6 @@ struct serve {
     struct status_note note;
 };
 
-/* The file's name without folders and ".gguf". */
-static void set_default_name(struct serve *serve) {
-    const char *slash = strrchr(serve->model.path, '/');
-    snprintf(serve->default_name, sizeof serve->default_name, "%s", slash ? slash + 1 : serve->model.path);
-    size_t n = strlen(serve->default_name);
-    if (n > 5 && strcmp(serve->default_name + n - 5, ".gguf") == 0) serve->default_name[n - 5] = 0;
-}
-
 static enum status add_keys(struct serve *serve, struct status_note *note) {
     for (int i = 0; i < serve->options->api_key.n_items; i++) {
         enum status status = api_auth_add(&serve->api.auth, serve->options->api_key.items[i]);
@@ -70,7 +62,7 @@ static enum status open_api(struct serve *serve, struct status_note *note) {
                               .has_prefix_cache = !options->no_prefix_cache};
     for (int i = 0; i < options->served_model_name.n_items; i++)
         serve->model_names[i] = options->served_model_name.items[i];
-    set_default_name(serve);
+    cmd_model_name(serve->model.path, serve->default_name);
     if (api.n_model_names == 0) serve->model_names[api.n_model_names++] = serve->default_name;
     enum status status = api_server_init(&serve->api, &api, note);
     return status ? status : add_keys(serve, note);
@@ -157,14 +149,6 @@ static void load_main(void *owner) {
 
 static void say_ready(const struct serve *serve);
 
-/* What the template's source says about how the model answers. */
-static struct answer_rules rules_of(const struct gguf *gguf) {
-    struct gguf_text source;
-    bool has_source = gguf_has(gguf, "tokenizer.chat_template") &&
-                      gguf_get_text(gguf, "tokenizer.chat_template", &source, NULL) == STATUS_OK;
-    return has_source ? answer_parse_rules(source.ptr, source.n_bytes) : (struct answer_rules){0};
-}
-
 static void on_loaded(void *owner) {
     struct serve *serve = owner;
     char done;
@@ -172,7 +156,7 @@ static void on_loaded(void *owner) {
     if (!ring_pop(&serve->is_loaded, &done)) return;
     if (!serve->status)
         serve->status = api_server_open(&serve->api, serve->model.engine, serve->tokenizer, serve->chat_template,
-                                        serve->chat_note.text, rules_of(serve->model.gguf), &serve->note);
+                                        serve->chat_note.text, cmd_chat_rules(serve->model.gguf), &serve->note);
     if (serve->status) {
         http_server_stop(serve->http);
         return;

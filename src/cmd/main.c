@@ -22,16 +22,28 @@ static const struct command commands[] = {
 
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
 
+#define MAX_NAME_BYTES 32
+
+/* As it is typed. */
+static const char *spell(const struct command *command, char out[MAX_NAME_BYTES]) {
+    size_t i = 0;
+    for (; command->name[i] && i + 1 < MAX_NAME_BYTES; i++) out[i] = command->name[i] == '_' ? '-' : command->name[i];
+    out[i] = 0;
+    return out;
+}
+
 static void print_help(FILE *out) {
+    char name[MAX_NAME_BYTES];
     fputs("kvick: an LLM server whose subject is the first token\n\nusage: kvick COMMAND [ARGUMENTS] [OPTIONS]\n\n",
           out);
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-10s %s\n", spell(&commands[i], name), commands[i].summary);
     fputs("\n'kvick COMMAND --help' shows a command's options.\n", out);
 }
 
 static const struct command *find_command(const char *name) {
+    char spelled[MAX_NAME_BYTES];
     for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+        if (strcmp(spell(&commands[i], spelled), name) == 0) return &commands[i];
     return NULL;
 }
 
@@ -40,11 +52,12 @@ static int run_command(const struct command *command, int n_args, char **argv) {
     if (!words) return cmd_fail(NULL, STATUS_NOMEM, NULL);
     struct options options;
     struct status_note note = {0};
+    char name[MAX_NAME_BYTES];
     int n_words, exit_code;
     if (options_parse(&options, command->bit, n_args, argv, words, &n_words, &note)) {
-        exit_code = cmd_usage(command->name, "%s", note.text);
+        exit_code = cmd_usage(spell(command, name), "%s", note.text);
     } else if (options.help) {
-        printf("usage: kvick %s %s [OPTIONS]\n%s\n\n", command->name, command->arguments, command->summary);
+        printf("usage: kvick %s %s [OPTIONS]\n%s\n\n", spell(command, name), command->arguments, command->summary);
         options_print_help(stdout, command->bit);
         exit_code = 0;
     } else {

@@ -17,7 +17,7 @@
 #define MAX_INBOX 1024
 #define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */
 #define MAX_SLEEP_NS INT64_C(3600000000000)
-#define IDLE_POLL_MS 1         /* how late a reader's progress is seen when nothing else is to be done */
+#define IDLE_POLL_MS 1 /* how late a reader's progress is seen when nothing else is to be done */
 
 /* ---- start and end ---- */
 
@@ -255,6 +255,7 @@ static void engine_main(void *arg) {
     engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;
     if (can_run) pacing_init(engine);
+    if (can_run) engine_stats_publish(engine);
     if (can_run) forward_watch(engine->forward, is_abandoned, engine);
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");
     while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) turn(engine);

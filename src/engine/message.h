@@ -48,8 +48,8 @@ struct request_choice {
 
 /* What of a prompt is pinned, and what of all. */
 struct request_pin {
-    int n_tokens; /* 0: nothing */
-    bool is_full; /* more may not be pinned now */
+    int n_tokens;                 /* 0: nothing */
+    bool is_full;                 /* more may not be pinned now */
     int n_all_blocks, max_blocks; /* of the first group */
 };
 
@@ -102,7 +102,7 @@ struct request {
     _Atomic uint64_t shown[SEQLOCK_WORDS(struct phase_stats)];
     struct request_choice choices[REQUEST_MAX_CHOICES]; /* [n_choices] */
     struct request_pin pin;
-    struct status_note note;                            /* why it was refused or cut */
+    struct status_note note; /* why it was refused or cut */
 
     /* The engine's own. */
     int n_unfinished;  /* choices */

@@ -17,7 +17,7 @@
 struct kv_pin {
     int64_t until_ns; /* 0: free */
     uint64_t owner;
-    int n_blocks; /* of the table; a group's first ones may be BLOCK_NONE */
+    int n_blocks;                           /* of the table; a group's first ones may be BLOCK_NONE */
     block_id *blocks[KV_LAYERS_MAX_GROUPS]; /* [max_table_blocks] */
 };
 

@@ -14,6 +14,7 @@ if ! python=$(scripts/venv --find clients); then
     exit 77
 fi
 KVICK=${KVICK:-build/release/kvick} "$python" - <<'PY'
+import json
 import sys
 import traceback
 
@@ -88,6 +89,123 @@ def openai_embeddings(o):
         raised(openai.BadRequestError, lambda: o.embeddings.create(model="smollm2", **wrong))
 
 
+# ---- openai's responses ----
+
+RESPONSE = {"model": "smollm2", "input": "What is the capital of France?", "max_output_tokens": 16, "temperature": 0}
+TOOL = {"type": "function", "name": "weather", "strict": True, "description": "The weather in a city", "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"],
+    "additionalProperties": False}}
+
+
+def events_of(stream):
+    """The events of a stream, which are numbered, and their last response."""
+    events = list(stream)
+    assert [event.sequence_number for event in events] == list(range(len(events))), events
+    assert [event.type for event in events[:2]] == ["response.created", "response.in_progress"], events[:2]
+    assert events[0].response.status == "in_progress" and events[0].response.output == [], events[0]
+    return events, events[-1].response
+
+
+def openai_response_whole_and_streamed(o):
+    whole = o.responses.create(**RESPONSE)
+    assert whole.object == "response" and whole.store is False and whole.error is None, whole
+    (message,) = whole.output
+    assert message.type == "message" and message.role == "assistant" and whole.output_text, whole
+    assert whole.status == message.status and whole.status in ("completed", "incomplete"), whole
+    usage = whole.usage
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens and usage.output_tokens <= 16, usage
+    events, last = events_of(o.responses.create(**RESPONSE, stream=True))
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert "".join(event.delta for event in deltas) == whole.output_text == last.output_text, events
+    assert last.usage.output_tokens == usage.output_tokens and last.usage.input_tokens_details.cached_tokens > 0, last
+    assert events[-1].type == "response." + whole.status and last.status == whole.status, events[-1]
+    types = [event.type for event in events if event not in deltas]
+    assert types[2:-1] == ["response.output_item.added", "response.content_part.added", "response.output_text.done",
+                           "response.content_part.done", "response.output_item.done"], types
+    assert {event.item_id for event in deltas} == {last.output[0].id}, events
+    short = dict(RESPONSE, extra_body={"structured_outputs": {"choice": ["Yes, Paris."]}})
+    with o.responses.stream(**short) as stream:  # the client's own assembly
+        stream.until_done()
+        assert stream.get_final_response().output_text == "Yes, Paris.", stream
+    cut = o.responses.create(**dict(RESPONSE, max_output_tokens=2))
+    assert cut.status == "incomplete" and cut.incomplete_details.reason == "max_output_tokens", cut
+    assert cut.output[0].status == "incomplete" and cut.usage.output_tokens == 2, cut
+
+
+def openai_response_input_forms(o):
+    def n_input(**more):
+        return o.responses.create(**dict(RESPONSE, max_output_tokens=1, **more)).usage.input_tokens
+    plain = n_input()
+    item = {"role": "user", "content": RESPONSE["input"]}
+    parts = [{"type": "input_text", "text": "What is the capital"}, {"type": "input_text", "text": " of France?"}]
+    assert n_input(input=[item]) == n_input(input=[dict(item, type="message", content=parts)]) == plain
+    chat = o.chat.completions.create(**dict(GREEDY, max_tokens=1)).usage.prompt_tokens
+    assert plain == chat, (plain, chat)
+    brief = n_input(instructions="Be brief.")
+    for role in ("system", "developer"):
+        assert n_input(input=[{"role": role, "content": "Be brief."}, item]) == brief
+    first = o.responses.create(**RESPONSE)
+    turns = [item, *[one.model_dump(exclude_none=True) for one in first.output], {"role": "user", "content": "And Spain?"}]
+    again = o.responses.create(**dict(RESPONSE, input=turns))
+    as_chat = o.chat.completions.create(**dict(GREEDY, messages=FRANCE + [
+        {"role": "assistant", "content": first.output_text}, {"role": "user", "content": "And Spain?"}]))
+    assert again.output_text == as_chat.choices[0].message.content, (again, as_chat)
+    assert o.responses.create(**RESPONSE, metadata={"a": "b"}, instructions="Be brief.").metadata == {"a": "b"}
+
+
+def openai_response_tools_and_forms(o):
+    asked = dict(RESPONSE, input="Weather in Rome?", tools=[TOOL], max_output_tokens=60)
+    for choice in ("required", {"type": "function", "name": "weather"}):
+        whole = o.responses.create(**asked, tool_choice=choice)
+        (call,) = whole.output
+        assert call.type == "function_call" and call.name == "weather" and call.call_id, whole
+        assert json.loads(call.arguments)["city"] in ("Paris", "Rome") and whole.status == "completed", whole
+        assert whole.tools[0].name == "weather", whole.tools
+        events, last = events_of(o.responses.create(**asked, tool_choice=choice, stream=True))
+        pieces = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+        (done,) = [event for event in events if event.type == "response.function_call_arguments.done"]
+        assert "".join(pieces) == done.arguments == call.arguments == last.output[0].arguments, events
+    given = [{"role": "user", "content": "Weather in Rome?"},
+             call.model_dump(include={"type", "call_id", "name", "arguments"}),
+             {"type": "function_call_output", "call_id": call.call_id, "output": "Sunny, 21 degrees"}]
+    assert o.responses.create(**dict(RESPONSE, input=given, tools=[TOOL])).output_text
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": False}
+    form = {"format": {"type": "json_schema", "name": "x", "strict": True, "schema": schema}}
+    answer = o.responses.create(**dict(RESPONSE, text=form, max_output_tokens=40))
+    assert set(json.loads(answer.output_text)) == {"ok"} and answer.text.format.name == "x", answer
+    chosen = o.responses.create(**RESPONSE, extra_body={"structured_outputs": {"choice": ["yes"]}})
+    assert chosen.output_text == "yes", chosen
+    logprobs = o.responses.create(**dict(RESPONSE, max_output_tokens=3), include=["message.output_text.logprobs"],
+                                  top_logprobs=2).output[0].content[0].logprobs
+    assert len(logprobs) == 3 and all(len(one.top_logprobs) == 2 and one.logprob <= 0 for one in logprobs), logprobs
+
+
+def openai_response_refusals(o):
+    for wrong in ({"previous_response_id": "resp_1"}, {"conversation": "c"}, {"store": True}, {"background": True},
+                  {"truncation": "auto"}, {"include": ["file_search_call.results"]}, {"tools": [{"type": "web_search"}]},
+                  {"input": []}, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+                  {"input": [{"type": "item_reference", "id": "x"}]}, {"input": [{"role": "robot", "content": "x"}]},
+                  {"max_output_tokens": 0}, {"temperature": 5}, {"input": "word " * 400}, {"tool_choice": "required"},
+                  {"text": {"format": {"type": "xml"}}}, {"prompt": {"id": "x"}}):
+        error = raised(openai.BadRequestError, lambda: o.responses.create(**dict(RESPONSE, **wrong)))
+        assert error.param and error.message, (wrong, error)
+    raised(openai.BadRequestError, lambda: list(o.responses.create(**dict(RESPONSE, input="word " * 400), stream=True)))
+    raised(openai.NotFoundError, lambda: o.responses.create(**dict(RESPONSE, model="x")))
+    raised(openai.NotFoundError, lambda: o.responses.retrieve("resp_1"))  # nothing is stored
+    o.responses.create(**RESPONSE, store=False, include=["reasoning.encrypted_content"], reasoning={"effort": "low"},
+                       parallel_tool_calls=False, user="u", metadata=None, service_tier="flex")
+
+
+def openai_progress_breaks_nothing(o):
+    body = dict(GREEDY, stream=True, extra_body={"return_progress": True, "return_phases": True, "cache_salt": "p"})
+    chunks = list(o.chat.completions.create(**body))
+    told = [chunk.prompt_progress for chunk in chunks if getattr(chunk, "prompt_progress", None)]
+    assert told and told[-1]["processed"] == told[-1]["total"], chunks
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text == o.chat.completions.create(**GREEDY).choices[0].message.content
+    assert chunks[-1].usage.kvick["ttft_ms"] > 0, chunks[-1]
+
+
 def openai_models(o):
     assert [model.id for model in o.models.list()] == ["smollm2"]
 
@@ -124,6 +242,9 @@ def anthropic_whole_and_streamed(a):
 
 
 def anthropic_limits_and_stops(a):
+    slow = dict(CLAUDE, extra_body={"temperature": 0, "return_progress": True, "cache_salt": "p"})
+    with a.messages.stream(**slow) as stream:
+        assert "".join(stream.text_stream) == a.messages.create(**CLAUDE).content[0].text
     assert a.messages.create(**dict(CLAUDE, max_tokens=2)).stop_reason == "max_tokens"
     whole = a.messages.create(**CLAUDE).content[0].text
     stopped = a.messages.create(**CLAUDE, stop_sequences=[whole[5:9]])
@@ -179,7 +300,10 @@ client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="s
 claude = anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="secret", max_retries=0,
                              timeout=60 * SLOW)
 tests = [(openai_chat_whole_and_streamed, client), (openai_log_probabilities_and_choices, client),
-         (openai_completions, client), (openai_embeddings, client), (openai_models, client), (openai_errors_have_their_classes, client),
+         (openai_completions, client), (openai_embeddings, client), (openai_models, client),
+         (openai_response_whole_and_streamed, client), (openai_response_input_forms, client),
+         (openai_response_tools_and_forms, client), (openai_response_refusals, client),
+         (openai_progress_breaks_nothing, client), (openai_errors_have_their_classes, client),
          (anthropic_whole_and_streamed, claude), (anthropic_limits_and_stops, claude),
          (anthropic_forms_of_a_conversation, claude), (anthropic_tools, claude), (anthropic_errors_have_their_classes, claude)]
 for test, with_client in tests:

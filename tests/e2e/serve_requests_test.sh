@@ -58,7 +58,7 @@ def a_request_that_ended_is_remembered(s):
 
 
 def a_request_that_runs_tells_how_far_it_is(s):
-    body = {"prompt": [(7 * i) % 20000 for i in range(900)], "max_tokens": 100, "ignore_eos": True, "cache_salt": "runs"}
+    body = {"prompt": [(7 * i) % 20000 for i in range(600)], "max_tokens": 50, "ignore_eos": True, "cache_salt": "runs"}
     result = {}
     thread = threading.Thread(target=lambda: result.update(s.post(TEXT, body, headers={"x-request-id": "runs"})))
     thread.start()
@@ -80,11 +80,27 @@ def a_request_that_runs_tells_how_far_it_is(s):
             parts = [value for key, value in phases.items() if key.endswith("_ms") and key not in (
                 "total_ms", "ttft_ms", "unaccounted_ms", "predicted_ttft_ms")]
             assert abs(sum(parts) + phases["unaccounted_ms"] - phases["total_ms"]) < 0.01, phases
-            assert prompt["prompt_tokens"] == 900 and 0 <= prompt["done_tokens"] <= 900, prompt
+            assert prompt["prompt_tokens"] == 600 and 0 <= prompt["done_tokens"] <= 600, prompt
     thread.join()
     assert {"prefill", "decode"} <= seen, seen
-    assert done == sorted(done) and 0 < len(set(done)) and done[-1] == 900 and out == sorted(out), (done, out)
-    assert out[-1] > 0 and result["usage"]["completion_tokens"] == 100, out
+    assert done == sorted(done) and 0 < len(set(done)) and done[-1] == 600 and out == sorted(out), (done, out)
+    assert out[-1] > 0 and result["usage"]["completion_tokens"] == 50, out
+
+
+def old_requests_are_forgotten(s):
+    def ask(name):
+        s.post(TEXT, {"prompt": [[7, 8]] * 64, "max_tokens": 1}, headers={"x-request-id": name})
+    s.post(TEXT, {"prompt": "x", "max_tokens": 1}, headers={"x-request-id": "old"})
+    for i in range(7):
+        ask(f"many-{i}")
+    assert len(state_of(s, "cmpl-many-0")["prompts"]) == 64 and state_of(s, "cmpl-old")["state"] == "finished"
+    s.post(TEXT, {"prompt": [[7, 8]] * 63, "max_tokens": 1})
+    state_of(s, "cmpl-old")  # the oldest of 512
+    s.post(TEXT, {"prompt": ["a", "b"], "max_tokens": 1})
+    state_of(s, "cmpl-old", 404)
+    assert len(state_of(s, "cmpl-many-0")["prompts"]) == 63  # the first of them went too
+    ask("many-0")  # of two with one id the last counts
+    assert len(state_of(s, "cmpl-many-0")["prompts"]) == 64
 
 
 def others_requests_are_not_told():
@@ -117,9 +133,9 @@ def a_client_that_left_is_remembered(s):
 # ---- progress, phases ----
 
 def progress_is_told_on_request(s):
-    prompt = [(11 * i) % 20000 for i in range(900)]
+    prompt = [(11 * i) % 20000 for i in range(500)]
     for path, body in ((TEXT, {"prompt": prompt}),
-                       (CHAT, {"messages": [{"role": "user", "content": " ".join(str(i) for i in range(200))}]})):
+                       (CHAT, {"messages": [{"role": "user", "content": " ".join(str(i) for i in range(100))}]})):
         body = dict(body, max_tokens=4, ignore_eos=True, temperature=0, cache_salt="progress")
         events = s.stream(path, dict(body, return_progress=True))
         told = [event["prompt_progress"] for event in events if "prompt_progress" in event]
@@ -142,7 +158,7 @@ def progress_is_told_on_request(s):
         s.post(path, dict(body, return_progress=1, stream=True), 400)
     pings = [data for name, data in events_of(s, "/v1/messages", {
         "model": "smollm2", "max_tokens": 3, "return_progress": True, "cache_salt": "ping",
-        "messages": [{"role": "user", "content": " ".join(str(i) for i in range(200))}]}) if name == "ping"]
+        "messages": [{"role": "user", "content": " ".join(str(i) for i in range(100))}]}) if name == "ping"]
     assert len(pings) >= 2 and pings[-1]["type"] == "ping", pings
     assert pings[-1]["prompt_progress"]["processed"] == pings[-1]["prompt_progress"]["total"], pings
 
@@ -180,7 +196,7 @@ def cached(s, prompt, **more):
     return s.post(TEXT, dict({"prompt": prompt, "max_tokens": 1}, **more))["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def crowd(s, n=24):
+def crowd(s, n=8):
     """More prompts than the pool holds, none like another."""
     for i in range(n):
         crowd.seed += 1
@@ -220,8 +236,10 @@ def a_warmed_prefix_stays():
             time.sleep(0.05)
         crowd(s)
         assert cached(s, pinned + [5]) == 0
+        while cache_of(s)["held"]:  # counted a little after the answer
+            assert time.monotonic() < deadline + 10 * SLOW, cache_of(s)
         idle = cache_of(s)
-        assert idle["held"] == 0 and idle["free"] + idle["reusable"] == idle["blocks"], idle
+        assert idle["free"] + idle["reusable"] == idle["blocks"], idle
     finally:
         assert s.stop() == 0
 
@@ -235,8 +253,8 @@ def warming_is_bounded_and_checked():
         def warm(body, code=200, key=0):
             return s.post("/v1/cache/warm", body, code, keys[key])
         n_each = limit // 2
-        for first in (100, 5000):
-            assert warm({"prompt": list(range(first, first + 16 * n_each))})["data"][0]["pinned_blocks"] == n_each
+        for first, n in ((100, n_each), (5000, limit - n_each)):
+            assert warm({"prompt": list(range(first, first + 16 * n))})["data"][0]["pinned_blocks"] == n
         more = warm({"prompt": list(range(9000, 9040))})
         assert more["data"][0]["pinned"] is False and more["data"][0]["reason"] == "pin_limit", more
         assert more["pinned_blocks"] == more["max_pinned_blocks"] == limit, more
@@ -254,6 +272,10 @@ def warming_is_bounded_and_checked():
         asked = s.post(CHAT, {"messages": messages + [{"role": "user", "content": "Hi"}], "max_tokens": 1},
                        headers=keys[0])["usage"]
         assert one["prompt_tokens"] > 40 and asked["prompt_tokens_details"]["cached_tokens"] >= 32, (one, asked)
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
+            "prompt": {"type": "string"}}}}}]  # no prompt of the request's own
+        assert warm({"tools": tools, "messages": messages, "pin": False})["data"][0]["prompt_tokens"] > 40
+        assert s.post("/v1/estimate", {"tools": tools, "messages": messages}, headers=keys[0])["data"][0]["prompt_tokens"]
         for wrong in ({"stream": True}, {"n": 2}, {"max_tokens": 5}, {"logprobs": 1}, {"ttl_s": 0}, {"ttl_s": 1.5},
                       {"ttl_s": 86401}, {"pin": 1}, {"pin": False, "ttl_s": 5}, {"structured_outputs": {"regex": "a"}},
                       {"prompt": []}, {"model": "x"}, {"cache_prompt": False}):
@@ -268,9 +290,9 @@ def warming_is_bounded_and_checked():
 
 
 tally = Tally()
-server = Server("--max-model-len", "1024", "--chunk", "256")
+server = Server("--max-model-len", "1024", "--chunk", "128")
 for test in (a_request_that_ended_is_remembered, a_request_that_runs_tells_how_far_it_is,
-             a_client_that_left_is_remembered, progress_is_told_on_request, phases_come_with_the_usage):
+             a_client_that_left_is_remembered, old_requests_are_forgotten, progress_is_told_on_request, phases_come_with_the_usage):
     tally.attempt(test, server)
 tally.attempt(lambda: server.stop() == 0 or sys.exit(1))
 for test in (others_requests_are_not_told, a_warmed_prefix_stays, warming_is_bounded_and_checked):

@@ -15,9 +15,6 @@
 #define D_MODEL 256
 #define D_FF 512
 #define N_LAYERS 2
-#define N_HEADS 4
-#define N_KV_HEADS 2
-#define HEAD_DIM 64
 
 /* A stream of words that is a function of (seed, stream). */
 struct words {
@@ -84,14 +81,17 @@ static void fill_row(enum dtype dtype, struct words *words, int k, float *values
     }
 }
 
+#define MAX_K 1024
+
 struct tensor_plan {
     char name[64];
     int n_out, k; /* n_out 0: a vector of k, all F32 near 1 */
+    int n_rows;   /* written behind each other, n_repeats times each */
+    int n_repeats;
 };
 
 static int add_tensor(struct tensor_plan *plan, int n, const char *name, int layer, int n_out, int k) {
-    plan[n].n_out = n_out;
-    plan[n].k = k;
+    plan[n] = (struct tensor_plan){.n_out = n_out, .k = k, .n_rows = 1, .n_repeats = 1};
     if (layer < 0)
         snprintf(plan[n].name, sizeof plan[n].name, "%s.weight", name);
     else
@@ -99,16 +99,23 @@ static int add_tensor(struct tensor_plan *plan, int n, const char *name, int lay
     return n + 1;
 }
 
-static int make_plan(struct tensor_plan *plan) {
+static int add_kv(struct tensor_plan *plan, int n, const char *name, int layer, const struct model_file_heads *heads) {
+    int next = add_tensor(plan, n, name, layer, heads->n_kv_heads * heads->repeats * heads->head_dim, D_MODEL);
+    plan[n].n_rows = heads->head_dim;
+    plan[n].n_repeats = heads->repeats;
+    return next;
+}
+
+static int make_plan(struct tensor_plan *plan, const struct model_file_heads *heads) {
     int n = add_tensor(plan, 0, "token_embd", -1, MODEL_FILE_N_VOCAB, D_MODEL);
     n = add_tensor(plan, n, "output_norm", -1, 0, D_MODEL);
     n = add_tensor(plan, n, "output", -1, MODEL_FILE_N_VOCAB, D_MODEL);
     for (int i = 0; i < N_LAYERS; i++) {
         n = add_tensor(plan, n, "attn_norm", i, 0, D_MODEL);
-        n = add_tensor(plan, n, "attn_q", i, N_HEADS * HEAD_DIM, D_MODEL);
-        n = add_tensor(plan, n, "attn_k", i, N_KV_HEADS * HEAD_DIM, D_MODEL);
-        n = add_tensor(plan, n, "attn_v", i, N_KV_HEADS * HEAD_DIM, D_MODEL);
-        n = add_tensor(plan, n, "attn_output", i, D_MODEL, N_HEADS * HEAD_DIM);
+        n = add_tensor(plan, n, "attn_q", i, heads->n_heads * heads->head_dim, D_MODEL);
+        n = add_kv(plan, n, "attn_k", i, heads);
+        n = add_kv(plan, n, "attn_v", i, heads);
+        n = add_tensor(plan, n, "attn_output", i, D_MODEL, heads->n_heads * heads->head_dim);
         n = add_tensor(plan, n, "ffn_norm", i, 0, D_MODEL);
         n = add_tensor(plan, n, "ffn_gate", i, D_FF, D_MODEL);
         n = add_tensor(plan, n, "ffn_up", i, D_FF, D_MODEL);
@@ -117,15 +124,21 @@ static int make_plan(struct tensor_plan *plan) {
     return n;
 }
 
-static enum status write_head(struct gguf_write *w, enum dtype dtype, const struct tensor_plan *plan, int n_tensors,
-                              struct status_note *note) {
-    static const struct {
+static enum status write_head(struct gguf_write *w, enum dtype dtype, const struct model_file_heads *heads,
+                              const struct tensor_plan *plan, int n_tensors, struct status_note *note) {
+    const struct {
         const char *key;
         int value;
-    } ints[] = {{"llama.block_count", N_LAYERS},          {"llama.embedding_length", D_MODEL},
-                {"llama.feed_forward_length", D_FF},      {"llama.context_length", 4096},
-                {"llama.attention.head_count", N_HEADS},  {"llama.attention.head_count_kv", N_KV_HEADS},
-                {"llama.vocab_size", MODEL_FILE_N_VOCAB}, {"llama.rope.dimension_count", HEAD_DIM}};
+    } ints[] = {{"llama.block_count", N_LAYERS},
+                {"llama.embedding_length", D_MODEL},
+                {"llama.feed_forward_length", D_FF},
+                {"llama.context_length", 4096},
+                {"llama.attention.head_count", heads->n_heads},
+                {"llama.attention.head_count_kv", heads->n_kv_heads * heads->repeats},
+                {"llama.attention.key_length", heads->head_dim},
+                {"llama.attention.value_length", heads->head_dim},
+                {"llama.vocab_size", MODEL_FILE_N_VOCAB},
+                {"llama.rope.dimension_count", heads->head_dim}};
     enum status status = gguf_write_key_text(w, "general.architecture", "llama", 5, note);
     for (size_t i = 0; !status && i < sizeof ints / sizeof ints[0]; i++)
         status = gguf_write_key_int(w, ints[i].key, GGUF_U32, ints[i].value, note);
@@ -140,32 +153,40 @@ static enum status write_head(struct gguf_write *w, enum dtype dtype, const stru
 
 static enum status write_tensor(struct gguf_write *w, enum dtype dtype, const struct tensor_plan *plan,
                                 struct words *words, struct status_note *note) {
-    float values[D_FF];
-    uint8_t row[D_FF * sizeof(float)];
+    float values[MAX_K];
+    size_t row_bytes = (size_t)(plan->k / dtype_block_elements(dtype)) * (size_t)dtype_block_bytes(dtype);
     if (!plan->n_out) {
         for (int i = 0; i < plan->k; i++) values[i] = 1 + 0.1f * next_normal(words);
         return gguf_write_data(w, values, (size_t)plan->k * sizeof(float), note);
     }
-    size_t row_bytes = (size_t)(plan->k / dtype_block_elements(dtype)) * (size_t)dtype_block_bytes(dtype);
     enum status status = STATUS_OK;
-    for (int i = 0; !status && i < plan->n_out; i++) {
-        fill_row(dtype, words, plan->k, values, row);
-        status = gguf_write_data(w, row, row_bytes, note);
+    uint8_t *rows = mem_alloc((size_t)plan->n_rows * row_bytes);
+    assert_non_null(rows);
+    for (int i = 0; !status && i < plan->n_out; i += plan->n_rows * plan->n_repeats) {
+        for (int r = 0; r < plan->n_rows; r++) fill_row(dtype, words, plan->k, values, rows + (size_t)r * row_bytes);
+        for (int r = 0; !status && r < plan->n_repeats; r++)
+            status = gguf_write_data(w, rows, (size_t)plan->n_rows * row_bytes, note);
     }
+    mem_free(rows);
     return status;
 }
 
 void model_file_make(enum dtype dtype, uint64_t seed, char out_path[MODEL_FILE_MAX_PATH]) {
+    model_file_make_heads(dtype, seed, &(struct model_file_heads){4, 2, 64, 1}, out_path);
+}
+
+void model_file_make_heads(enum dtype dtype, uint64_t seed, const struct model_file_heads *heads,
+                           char out_path[MODEL_FILE_MAX_PATH]) {
     struct tensor_plan plan[3 + 9 * N_LAYERS];
     struct status_note note = {0};
     struct gguf_write *w = NULL;
-    int n_tensors = make_plan(plan);
+    int n_tensors = make_plan(plan, heads);
     snprintf(out_path, MODEL_FILE_MAX_PATH, "/tmp/kvick-model-XXXXXX");
     int fd = mkstemp(out_path);
     if (fd < 0) fail_msg("%s: cannot be made", out_path);
     close(fd);
     enum status status = gguf_write_create(&w, out_path, &note);
-    if (!status) status = write_head(w, dtype, plan, n_tensors, &note);
+    if (!status) status = write_head(w, dtype, heads, plan, n_tensors, &note);
     for (int i = 0; !status && i < n_tensors; i++) {
         struct words words = {.seed = seed, .stream = (uint32_t)i};
         status = write_tensor(w, dtype, &plan[i], &words, &note);

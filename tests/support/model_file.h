@@ -14,6 +14,14 @@
  * out_path: a new temporary file, the caller's to unlink. Equal seeds give equal files. */
 void model_file_make(enum dtype dtype, uint64_t seed, char out_path[MODEL_FILE_MAX_PATH]);
 
+/* Attention of another shape; all else as above. repeats: every kv head is written so many times, beside itself, which
+ * changes nothing of what the model computes. */
+struct model_file_heads {
+    int n_heads, n_kv_heads, head_dim, repeats;
+};
+void model_file_make_heads(enum dtype dtype, uint64_t seed, const struct model_file_heads *heads,
+                           char out_path[MODEL_FILE_MAX_PATH]);
+
 /* n ids below n_vocab, a function of seed. */
 void model_file_random_ids(uint64_t seed, int n_vocab, uint32_t *out_ids, int n);
 

@@ -182,8 +182,10 @@ static void test_random_pins(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pinned_prefix_outlives_a_crowd), cmocka_unit_test(test_time_ends_a_pin),
-        cmocka_unit_test(test_same_prefix_is_one_pin),         cmocka_unit_test(test_pins_are_bounded),
+        cmocka_unit_test(test_pinned_prefix_outlives_a_crowd),
+        cmocka_unit_test(test_time_ends_a_pin),
+        cmocka_unit_test(test_same_prefix_is_one_pin),
+        cmocka_unit_test(test_pins_are_bounded),
         cmocka_unit_test(test_random_pins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
