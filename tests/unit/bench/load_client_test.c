@@ -99,10 +99,29 @@ static void serve(void *owner) {
     http_server_run(fixture->server);
 }
 
+static bool on_head(void *owner, struct http_exchange *exchange) {
+    (void)owner;
+    (void)exchange;
+    return true;
+}
+
+static void on_refuse(void *owner, struct http_exchange *exchange, int code, const char *why) {
+    (void)owner;
+    http_exchange_reply(exchange, code, "text/plain", why, strlen(why));
+}
+
 static void start(struct fixture *fixture) {
-    struct http_limits limits = {64, 100000, 20};
+    struct http_limits limits = {.max_connections = 64,
+                                 .max_body_bytes = 100000,
+                                 .max_bodies_bytes = 6400000,
+                                 .max_unread_bytes = 1 << 20,
+                                 .idle_ms = 20000,
+                                 .head_ms = 20000,
+                                 .body_ms = 20000,
+                                 .write_ms = 20000};
+    struct http_handlers handlers = {.head = on_head, .request = handle, .refuse = on_refuse, .owner = fixture};
     struct status_note note;
-    assert_int_equal(http_server_create(&fixture->server, &limits, NULL, handle, fixture, &note), STATUS_OK);
+    assert_int_equal(http_server_create(&fixture->server, &limits, NULL, &handlers, &note), STATUS_OK);
     assert_int_equal(http_server_listen(fixture->server, "127.0.0.1", 0, &fixture->port, &note), STATUS_OK);
     assert_int_equal(http_server_every(fixture->server, 10, on_tick, fixture), STATUS_OK);
     assert_int_equal(thread_start(&fixture->thread, "serve", serve, fixture), STATUS_OK);
