@@ -23,10 +23,13 @@ static bool refuse_state(const json_t *json, struct api_fault *fault) {
                    {"prompt", "there are no stored prompts"},
                    {"context_management", "a conversation is never shortened"}};
     const json_t *store = json_read_field(json, "store"), *background = json_read_field(json, "background");
+    const json_t *progress = json_read_field(json, "return_progress");
     const char *truncation = json_read_word(json, "truncation");
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         if (json_read_field(json, refused[i].name)) return refuse(refused[i].name, refused[i].why, fault);
     if (store && !json_is_false(store)) return refuse("store", "nothing is stored; leave it out or say false", fault);
+    if (progress && !json_is_false(progress))
+        return refuse("return_progress", "this stream has no place for it", fault);
     if (background && !json_is_false(background)) return refuse("background", "an answer needs its reader", fault);
     if (truncation && strcmp(truncation, "disabled") != 0)
         return refuse("truncation", "a conversation is never shortened", fault);

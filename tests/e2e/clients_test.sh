@@ -186,7 +186,8 @@ def openai_response_refusals(o):
                   {"input": []}, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
                   {"input": [{"type": "item_reference", "id": "x"}]}, {"input": [{"role": "robot", "content": "x"}]},
                   {"max_output_tokens": 0}, {"temperature": 5}, {"input": "word " * 400}, {"tool_choice": "required"},
-                  {"text": {"format": {"type": "xml"}}}, {"prompt": {"id": "x"}}):
+                  {"text": {"format": {"type": "xml"}}}, {"prompt": {"id": "x"}},
+                  {"extra_body": {"return_progress": True}, "stream": True}):
         error = raised(openai.BadRequestError, lambda: o.responses.create(**dict(RESPONSE, **wrong)))
         assert error.param and error.message, (wrong, error)
     raised(openai.BadRequestError, lambda: list(o.responses.create(**dict(RESPONSE, input="word " * 400), stream=True)))

@@ -60,6 +60,7 @@ def fresh():
 
 
 GREEDY = {"temperature": 0, "max_tokens": 12}
+N_MANY = 40 if SLOW == 1 else 9  # lines
 
 
 def answers_are_the_servers():
@@ -118,23 +119,23 @@ def a_bad_line_hurts_no_other():
 
 def more_than_fit_wait_their_turn():
     fresh()
-    write([line(f"{i}", dict(GREEDY, prompt=f"Number {i} is", n=1 + i % 2, temperature=1, seed=i)) for i in range(40)])
+    write([line(f"{i}", dict(GREEDY, prompt=f"Number {i} is", n=1 + i % 2, temperature=1, seed=i)) for i in range(N_MANY)])
     run("--max-num-seqs", "3")
     rows, _ = answers()
-    assert len(rows) == 40 and all(row["response"]["status_code"] == 200 for row in rows.values()), rows
-    assert all(len(rows[str(i)]["response"]["body"]["choices"]) == 1 + i % 2 for i in range(40))
+    assert len(rows) == N_MANY and all(row["response"]["status_code"] == 200 for row in rows.values()), rows
+    assert all(len(rows[str(i)]["response"]["body"]["choices"]) == 1 + i % 2 for i in range(N_MANY))
 
 
 def an_ended_run_is_taken_up():
     fresh()
     lines = [line(f"{i}", {"prompt": f"Story {i}:", "max_tokens": 40, "ignore_eos": True, "temperature": 0})
-             for i in range(36)]
+             for i in range(N_MANY)]
     write(lines)
     for how in (signal.SIGINT, signal.SIGKILL):
         process = subprocess.Popen(command("--max-num-seqs", "4", "--resume"), stderr=subprocess.PIPE, text=True)
         before = len(answers()[1]) if os.path.exists(OUT) else 0
         deadline = time.monotonic() + 60 * SLOW
-        while not os.path.exists(OUT) or open(OUT, encoding="utf-8").read().count("\n") < before + 5:
+        while not os.path.exists(OUT) or open(OUT, encoding="utf-8").read().count("\n") < before + 2:
             assert time.monotonic() < deadline and process.poll() is None, process
             time.sleep(0.02)
         process.send_signal(how)
@@ -142,14 +143,14 @@ def an_ended_run_is_taken_up():
         if how == signal.SIGINT:
             assert process.returncode == 1 and "--resume goes on" in said, (process.returncode, said)
             rows, _ = answers()
-            assert 5 <= len(rows) < 36 and all(row["response"]["status_code"] == 200 for row in rows.values()), rows
+            assert 2 <= len(rows) < N_MANY and all(row["response"]["status_code"] == 200 for row in rows.values()), rows
     with open(OUT, "a", encoding="utf-8") as out:
-        out.write('{"id": "batch_req_1", "custom_id": "35", "resp')  # as if it had ended within a write
+        out.write('{"id": "batch_req_1", "custom_id": "0", "resp')  # as if it had ended within a write
     assert "--resume" in run(code=1)  # never over what is there
     said = run("--resume")
-    assert "36 of 36 lines (" in said, said
+    assert f"{N_MANY} of {N_MANY} lines (" in said, said
     rows, in_order = answers()
-    assert len(in_order) == 36 and set(rows) == {str(i) for i in range(36)}, sorted(rows)
+    assert len(in_order) == N_MANY and set(rows) == {str(i) for i in range(N_MANY)}, sorted(rows)
     assert all(row["response"]["body"]["usage"]["completion_tokens"] == 40 for row in rows.values())
     first = open(OUT, "rb").read()
     run("--resume")
