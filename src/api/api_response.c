@@ -59,6 +59,18 @@ void api_response_write_progress(struct json_write *json, const struct api_call 
     json_write_end_object(json);
 }
 
+enum status api_response_end_progress(struct json_write *json, const struct api_call *call,
+                                      const struct api_prompt *prompt, const struct event *event) {
+    json_write_field_null(json, "logprobs");
+    json_write_field_null(json, "finish_reason");
+    json_write_end_object(json);
+    json_write_end_array(json);
+    api_response_write_progress(json, call, prompt, event);
+    if (call->params.has_usage_chunk) json_write_field_null(json, "usage");
+    json_write_end_object(json);
+    return api_response_end_event(json);
+}
+
 void api_response_write_usage(struct json_write *json, const struct api_call *call) {
     struct api_usage usage = api_call_usage(call);
     json_write_key(json, "usage");

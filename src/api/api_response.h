@@ -54,6 +54,10 @@ void api_response_write_kvick(struct json_write *json, const struct api_call *ca
 void api_response_write_progress(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                                  const struct event *event);
 
+/* The rest of a chunk in OpenAI's form, open within its one choice, that says it. */
+WARN_UNUSED enum status api_response_end_progress(struct json_write *json, const struct api_call *call,
+                                                  const struct api_prompt *prompt, const struct event *event);
+
 /* Tokens of an answer that have text: a stop token at its end has none, and no place among the log-probabilities. */
 int api_response_n_told(const struct api_prompt *prompt, int choice);
 

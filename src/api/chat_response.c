@@ -181,14 +181,7 @@ static enum status write_progress(const struct api_call *call, const struct api_
     api_response_begin_event(&json, out, NULL);
     open_chunk(&json, call, prompt, 0);
     json_write_end_object(&json);
-    json_write_field_null(&json, "logprobs");
-    json_write_field_null(&json, "finish_reason");
-    json_write_end_object(&json);
-    json_write_end_array(&json);
-    api_response_write_progress(&json, call, prompt, event);
-    if (call->params.has_usage_chunk) json_write_field_null(&json, "usage");
-    json_write_end_object(&json);
-    return api_response_end_event(&json);
+    return api_response_end_progress(&json, call, prompt, event);
 }
 
 static enum status write_last(const struct api_call *call, struct str *out) {

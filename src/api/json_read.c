@@ -124,6 +124,22 @@ bool json_read_text(const json_t *object, const char *name, size_t max_bytes, co
     return true;
 }
 
+const char *json_read_word(const json_t *object, const char *name) {
+    return json_string_value(json_object_get(object, name));
+}
+
+bool json_read_is_type(const json_t *object, const char *type) {
+    const char *is = json_read_word(object, "type");
+    return is && strcmp(is, type) == 0;
+}
+
+void json_read_copy(json_t *to, const json_t *from, const char *const *names, size_t n_names) {
+    for (size_t i = 0; i < n_names; i++) {
+        const json_t *field = json_read_field(from, names[i]);
+        if (field) json_object_set(to, names[i], (json_t *)field);
+    }
+}
+
 char *json_read_dump(const json_t *value, size_t *out_n_bytes) {
     size_t n_bytes = json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY);
     char *text = mem_alloc(n_bytes + 1);

@@ -31,6 +31,12 @@ WARN_UNUSED bool json_read_flag(const json_t *object, const char *name, bool *va
 WARN_UNUSED bool json_read_text(const json_t *object, const char *name, size_t max_bytes, const char **text,
                                 size_t *n_bytes, struct api_fault *fault);
 
+/* For translations between clients' forms: the field's text without its length, NULL if it is absent or no text;
+ * whether the object's "type" is this one; and fields [n_names] that are there, taken over as they are. */
+const char *json_read_word(const json_t *object, const char *name);
+bool json_read_is_type(const json_t *object, const char *type);
+void json_read_copy(json_t *to, const json_t *from, const char *const *names, size_t n_names);
+
 /* The value as compact JSON text; mem. NULL: no memory. */
 WARN_UNUSED char *json_read_dump(const json_t *value, size_t *out_n_bytes);
 

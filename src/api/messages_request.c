@@ -11,16 +11,6 @@
 
 /* ---- blocks ---- */
 
-static const char *text_field(const json_t *object, const char *name) {
-    const json_t *field = json_object_get(object, name);
-    return json_is_string(field) ? json_string_value(field) : NULL;
-}
-
-static bool is_type(const json_t *block, const char *type) {
-    const char *is = text_field(block, "type");
-    return is && strcmp(is, type) == 0;
-}
-
 /* A string as one part, or a list of text blocks as parts, which is what templates join. where: for the fault. */
 static json_t *read_parts(const json_t *content, const char *where, struct api_fault *fault) {
     json_t *parts = json_array();
@@ -36,7 +26,7 @@ static json_t *read_parts(const json_t *content, const char *where, struct api_f
         return NULL;
     }
     json_array_foreach((json_t *)content, i, block) {
-        if (is_type(block, "text") && text_field(block, "text")) {
+        if (json_read_is_type(block, "text") && json_read_word(block, "text")) {
             json_array_append_new(parts,
                                   json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
             continue;
@@ -77,7 +67,7 @@ static void flush(struct open_message *open) {
 
 static bool read_call(struct open_message *open, const json_t *block, const char *where, struct api_fault *fault) {
     const json_t *input = json_object_get(block, "input");
-    const char *id = text_field(block, "id"), *name = text_field(block, "name");
+    const char *id = json_read_word(block, "id"), *name = json_read_word(block, "name");
     if (strcmp(open->role, "assistant") != 0 || !id || !name || !json_is_object(input))
         return api_fault_set(
             fault, 400, NULL, where,
@@ -94,7 +84,7 @@ static bool read_call(struct open_message *open, const json_t *block, const char
 }
 
 static bool read_result(struct open_message *open, const json_t *block, const char *where, struct api_fault *fault) {
-    const char *id = text_field(block, "tool_use_id");
+    const char *id = json_read_word(block, "tool_use_id");
     const json_t *content = json_read_field(block, "content");
     if (strcmp(open->role, "user") != 0 || !id)
         return api_fault_set(fault, 400, NULL, where,
@@ -108,13 +98,13 @@ static bool read_result(struct open_message *open, const json_t *block, const ch
 }
 
 static bool read_block(struct open_message *open, const json_t *block, const char *where, struct api_fault *fault) {
-    if (is_type(block, "tool_use")) return read_call(open, block, where, fault);
-    if (is_type(block, "tool_result")) return read_result(open, block, where, fault);
-    if (is_type(block, "thinking") && text_field(block, "thinking")) {
+    if (json_read_is_type(block, "tool_use")) return read_call(open, block, where, fault);
+    if (json_read_is_type(block, "tool_result")) return read_result(open, block, where, fault);
+    if (json_read_is_type(block, "thinking") && json_read_word(block, "thinking")) {
         json_array_append(open->thoughts, json_object_get(block, "thinking"));
         return true;
     }
-    if (is_type(block, "text") && text_field(block, "text")) {
+    if (json_read_is_type(block, "text") && json_read_word(block, "text")) {
         json_array_append_new(open->parts,
                               json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
         return true;
@@ -126,7 +116,7 @@ static bool read_block(struct open_message *open, const json_t *block, const cha
 
 static bool read_message(json_t *messages, const json_t *message, size_t idx, struct api_fault *fault) {
     char where[64];
-    const char *role = json_is_object(message) ? text_field(message, "role") : NULL;
+    const char *role = json_is_object(message) ? json_read_word(message, "role") : NULL;
     const json_t *content = json_is_object(message) ? json_object_get(message, "content") : NULL, *block;
     bool is_read = true;
     size_t i;
@@ -181,8 +171,8 @@ static bool read_tools(json_t *chat, const json_t *json, struct api_fault *fault
     json_object_set_new(chat, "tools", out);
     json_array_foreach((json_t *)tools, i, tool) {
         const json_t *schema = json_object_get(tool, "input_schema"), *about = json_read_field(tool, "description");
-        if (!text_field(tool, "name") || !json_is_object(schema) || (about && !json_is_string(about)) ||
-            (json_read_field(tool, "type") && !is_type(tool, "custom")))
+        if (!json_read_word(tool, "name") || !json_is_object(schema) || (about && !json_is_string(about)) ||
+            (json_read_field(tool, "type") && !json_read_is_type(tool, "custom")))
             return api_fault_set(fault, 400, NULL, "tools",
                                  "'tools[%zu]' must have a 'name' and an 'input_schema', and no 'type' but 'custom'",
                                  i);
@@ -197,11 +187,11 @@ static bool read_tools(json_t *chat, const json_t *json, struct api_fault *fault
 static bool read_tool_choice(json_t *chat, const json_t *json, struct api_fault *fault) {
     const json_t *choice = json_read_field(json, "tool_choice");
     if (!choice) return true;
-    if (is_type(choice, "auto") || is_type(choice, "none"))
+    if (json_read_is_type(choice, "auto") || json_read_is_type(choice, "none"))
         json_object_set(chat, "tool_choice", json_object_get(choice, "type"));
-    else if (is_type(choice, "any"))
+    else if (json_read_is_type(choice, "any"))
         json_object_set_new(chat, "tool_choice", json_string("required"));
-    else if (is_type(choice, "tool") && text_field(choice, "name"))
+    else if (json_read_is_type(choice, "tool") && json_read_word(choice, "name"))
         json_object_set_new(
             chat, "tool_choice",
             json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", json_object_get(choice, "name")));
@@ -236,8 +226,8 @@ static bool read_thinking(json_t *chat, const json_t *json, struct api_fault *fa
                              "'chat_template_kwargs' must be an object, not %s", json_read_type(given));
     if (given) json_object_set(chat, "chat_template_kwargs", (json_t *)given);
     if (!thinking) return true;
-    bool is_on = is_type(thinking, "enabled") || is_type(thinking, "adaptive");
-    if (!is_on && !is_type(thinking, "disabled"))
+    bool is_on = json_read_is_type(thinking, "enabled") || json_read_is_type(thinking, "adaptive");
+    if (!is_on && !json_read_is_type(thinking, "disabled"))
         return api_fault_set(fault, 400, NULL, "thinking",
                              "'thinking' must be an object of type enabled, adaptive or disabled");
     json_t *kwargs = given ? json_copy((json_t *)given) : json_object();
@@ -253,10 +243,7 @@ static json_t *to_chat(const json_t *json, struct api_fault *fault) {
                                        "cache_salt", "service_tier",  "ignore_eos",   "min_tokens",
                                        "priority",   "return_phases", "cache_prompt", "return_progress"};
     json_t *chat = json_object();
-    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        const json_t *field = json_read_field(json, same[i]);
-        if (field) json_object_set(chat, same[i], (json_t *)field);
-    }
+    json_read_copy(chat, json, same, sizeof same / sizeof same[0]);
     if (read_messages(chat, json, fault) && read_tools(chat, json, fault) && read_tool_choice(chat, json, fault) &&
         read_stops(chat, json, fault) && read_thinking(chat, json, fault))
         return chat;
@@ -267,7 +254,7 @@ static json_t *to_chat(const json_t *json, struct api_fault *fault) {
 /* What Anthropic's API asks for beyond OpenAI's. */
 static bool check(struct api_request *request, struct api_fault *fault) {
     const json_t *messages = json_object_get(request->json, "messages");
-    const char *last = text_field(json_array_get(messages, json_array_size(messages) - 1), "role");
+    const char *last = json_read_word(json_array_get(messages, json_array_size(messages) - 1), "role");
     if (request->params.max_tokens < 1)
         return api_fault_set(fault, 400, NULL, "max_tokens", "'max_tokens' must be given and at least 1");
     if (last && strcmp(last, "assistant") == 0)

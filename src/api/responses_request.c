@@ -8,16 +8,6 @@
  * whole conversation, and what would need a stored one is refused by name.
  * Source: OpenAI's API, as its Python client speaks it. */
 
-static const char *text_field(const json_t *object, const char *name) {
-    const json_t *field = json_object_get(object, name);
-    return json_is_string(field) ? json_string_value(field) : NULL;
-}
-
-static bool is_type(const json_t *item, const char *type) {
-    const char *is = text_field(item, "type");
-    return is && strcmp(is, type) == 0;
-}
-
 /* ---- what is not there ---- */
 
 static bool refuse(const char *name, const char *why, struct api_fault *fault) {
@@ -33,7 +23,7 @@ static bool refuse_state(const json_t *json, struct api_fault *fault) {
                    {"prompt", "there are no stored prompts"},
                    {"context_management", "a conversation is never shortened"}};
     const json_t *store = json_read_field(json, "store"), *background = json_read_field(json, "background");
-    const char *truncation = text_field(json, "truncation");
+    const char *truncation = json_read_word(json, "truncation");
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         if (json_read_field(json, refused[i].name)) return refuse(refused[i].name, refused[i].why, fault);
     if (store && !json_is_false(store)) return refuse("store", "nothing is stored; leave it out or say false", fault);
@@ -56,8 +46,9 @@ static json_t *read_content(const json_t *content, const char *where, struct api
     }
     json_t *parts = json_array();
     json_array_foreach((json_t *)content, i, part) {
-        bool is_text = is_type(part, "input_text") || is_type(part, "output_text") || is_type(part, "text");
-        if (is_text && text_field(part, "text")) {
+        bool is_text = json_read_is_type(part, "input_text") || json_read_is_type(part, "output_text") ||
+                       json_read_is_type(part, "text");
+        if (is_text && json_read_word(part, "text")) {
             json_array_append_new(parts,
                                   json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(part, "text")));
             continue;
@@ -73,7 +64,7 @@ static json_t *read_content(const json_t *content, const char *where, struct api
 /* The message that calls and reasoning join: the last one, if it is the assistant's, or a new one. */
 static json_t *assistant_message(json_t *messages) {
     json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    const char *role = text_field(last, "role");
+    const char *role = json_read_word(last, "role");
     if (role && strcmp(role, "assistant") == 0) return last;
     last = json_pack("{s:s}", "role", "assistant");
     json_array_append_new(messages, last);
@@ -81,7 +72,7 @@ static json_t *assistant_message(json_t *messages) {
 }
 
 static bool read_message(json_t *messages, const json_t *item, const char *where, struct api_fault *fault) {
-    const char *role = text_field(item, "role");
+    const char *role = json_read_word(item, "role");
     bool is_assistant = role && strcmp(role, "assistant") == 0;
     if (!role ||
         (!is_assistant && strcmp(role, "user") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0))
@@ -101,8 +92,8 @@ static bool read_message(json_t *messages, const json_t *item, const char *where
 }
 
 static bool read_call(json_t *messages, const json_t *item, const char *where, struct api_fault *fault) {
-    const char *id = text_field(item, "call_id"), *name = text_field(item, "name");
-    const char *arguments = text_field(item, "arguments");
+    const char *id = json_read_word(item, "call_id"), *name = json_read_word(item, "name");
+    const char *arguments = json_read_word(item, "arguments");
     if (!id || !name || !arguments)
         return api_fault_set(fault, 400, NULL, "input",
                              "'%s' of type function_call needs the texts 'call_id', 'name' and 'arguments'", where);
@@ -117,7 +108,7 @@ static bool read_call(json_t *messages, const json_t *item, const char *where, s
 }
 
 static bool read_call_output(json_t *messages, const json_t *item, const char *where, struct api_fault *fault) {
-    const char *id = text_field(item, "call_id");
+    const char *id = json_read_word(item, "call_id");
     if (!id)
         return api_fault_set(fault, 400, NULL, "input", "'%s' of type function_call_output needs a 'call_id'", where);
     json_t *content = read_content(json_object_get(item, "output"), where, fault);
@@ -132,7 +123,7 @@ static void read_reasoning(json_t *messages, const json_t *item) {
     const json_t *part;
     size_t i;
     json_array_foreach(json_object_get(item, "content"), i, part) {
-        if (!is_type(part, "reasoning_text") || !text_field(part, "text")) continue;
+        if (!json_read_is_type(part, "reasoning_text") || !json_read_word(part, "text")) continue;
         json_t *message =
             json_pack("{s:s, s:O}", "role", "assistant", "reasoning_content", json_object_get(part, "text"));
         json_array_append_new(messages, message);
@@ -145,16 +136,17 @@ static bool read_item(json_t *messages, const json_t *item, size_t idx, struct a
     snprintf(where, sizeof where, "input[%zu]", idx);
     if (!json_is_object(item))
         return api_fault_set(fault, 400, NULL, "input", "'%s' must be an object, not %s", where, json_read_type(item));
-    if (!json_object_get(item, "type") || is_type(item, "message")) return read_message(messages, item, where, fault);
-    if (is_type(item, "function_call")) return read_call(messages, item, where, fault);
-    if (is_type(item, "function_call_output")) return read_call_output(messages, item, where, fault);
-    if (is_type(item, "reasoning")) {
+    if (!json_object_get(item, "type") || json_read_is_type(item, "message"))
+        return read_message(messages, item, where, fault);
+    if (json_read_is_type(item, "function_call")) return read_call(messages, item, where, fault);
+    if (json_read_is_type(item, "function_call_output")) return read_call_output(messages, item, where, fault);
+    if (json_read_is_type(item, "reasoning")) {
         read_reasoning(messages, item);
         return true;
     }
     return api_fault_set(fault, 400, "unsupported_parameter", "input",
                          "'%s' is of type '%.40s', not message, function_call, function_call_output or reasoning",
-                         where, text_field(item, "type") ? text_field(item, "type") : "?");
+                         where, json_read_word(item, "type") ? json_read_word(item, "type") : "?");
 }
 
 static bool read_input(json_t *chat, const json_t *json, struct api_fault *fault) {
@@ -190,16 +182,13 @@ static bool read_tools(json_t *chat, const json_t *json, struct api_fault *fault
     json_t *out = json_array();
     json_object_set_new(chat, "tools", out);
     json_array_foreach((json_t *)tools, i, tool) {
-        if (!is_type(tool, "function") || !text_field(tool, "name"))
+        if (!json_read_is_type(tool, "function") || !json_read_word(tool, "name"))
             return api_fault_set(fault, 400, "unsupported_parameter", "tools",
                                  "'tools[%zu]' is no tool of type function with a 'name'; this server runs no tools of "
                                  "its own",
                                  i);
         json_t *function = json_object();
-        for (size_t f = 0; f < sizeof same / sizeof same[0]; f++) {
-            const json_t *field = json_read_field(tool, same[f]);
-            if (field) json_object_set(function, same[f], (json_t *)field);
-        }
+        json_read_copy(function, tool, same, sizeof same / sizeof same[0]);
         json_array_append_new(out, json_pack("{s:s, s:o}", "type", "function", "function", function));
     }
     return true;
@@ -209,7 +198,7 @@ static bool read_tool_choice(json_t *chat, const json_t *json, struct api_fault 
     const json_t *choice = json_read_field(json, "tool_choice");
     if (!choice) return true;
     if (json_is_string(choice)) return json_object_set(chat, "tool_choice", (json_t *)choice) == 0;
-    if (!is_type(choice, "function") || !text_field(choice, "name"))
+    if (!json_read_is_type(choice, "function") || !json_read_word(choice, "name"))
         return api_fault_set(fault, 400, NULL, "tool_choice",
                              "'tool_choice' must be auto, none, required, or an object of type function with a 'name'");
     json_object_set_new(
@@ -225,7 +214,8 @@ static bool read_format(json_t *chat, const json_t *json, struct api_fault *faul
         return api_fault_set(fault, 400, NULL, "text", "'text' must be an object, not %s", json_read_type(text));
     const json_t *format = text ? json_read_field(text, "format") : NULL;
     if (!format) return true;
-    if (!is_type(format, "json_schema")) return json_object_set(chat, "response_format", (json_t *)format) == 0;
+    if (!json_read_is_type(format, "json_schema"))
+        return json_object_set(chat, "response_format", (json_t *)format) == 0;
     json_t *inner = json_object();
     const json_t *schema = json_read_field(format, "schema");
     if (schema) json_object_set(inner, "schema", (json_t *)schema);
@@ -262,7 +252,7 @@ static bool read_reasoning_effort(json_t *chat, const json_t *json, struct api_f
     if (given && !json_is_object(given))
         return api_fault_set(fault, 400, NULL, "chat_template_kwargs",
                              "'chat_template_kwargs' must be an object, not %s", json_read_type(given));
-    const char *effort = reasoning ? text_field(reasoning, "effort") : NULL;
+    const char *effort = reasoning ? json_read_word(reasoning, "effort") : NULL;
     json_t *kwargs = given ? json_copy((json_t *)given) : json_object();
     /* Templates with a switch have this one. */
     if (effort && strcmp(effort, "none") == 0 && !json_object_get(kwargs, "enable_thinking"))
@@ -276,10 +266,7 @@ static json_t *echo_of(const json_t *json) {
     static const char *const repeated[] = {"instructions", "max_output_tokens", "metadata", "reasoning",
                                            "text",         "tool_choice",       "tools",    "user"};
     json_t *echo = json_object();
-    for (size_t i = 0; i < sizeof repeated / sizeof repeated[0]; i++) {
-        const json_t *field = json_read_field(json, repeated[i]);
-        if (field) json_object_set(echo, repeated[i], (json_t *)field);
-    }
+    json_read_copy(echo, json, repeated, sizeof repeated / sizeof repeated[0]);
     return echo;
 }
 
@@ -305,10 +292,7 @@ static json_t *to_chat(const json_t *json, struct api_fault *fault) {
                                        "structured_outputs"};
     const json_t *max_tokens = json_read_field(json, "max_output_tokens");
     json_t *chat = json_object();
-    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        const json_t *field = json_read_field(json, same[i]);
-        if (field) json_object_set(chat, same[i], (json_t *)field);
-    }
+    json_read_copy(chat, json, same, sizeof same / sizeof same[0]);
     if (max_tokens) json_object_set(chat, "max_completion_tokens", (json_t *)max_tokens);
     bool is_read = refuse_state(json, fault) && read_input(chat, json, fault) && read_tools(chat, json, fault) &&
                    read_tool_choice(chat, json, fault) && read_format(chat, json, fault) &&

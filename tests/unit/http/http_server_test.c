@@ -66,6 +66,31 @@ static void a_client_that_leaves_is_seen(void **state) {
     assert_int_equal(atomic_load(&fixture.n_gone), 1);
 }
 
+/* In silence or with more behind the request, by an end or a reset, before and within a reply. */
+static void a_client_that_leaves_in_any_way_is_seen(void **state) {
+    struct http_fixture fixture;
+    char reply[2000];
+    int n_gone = 0;
+    (void)state;
+    http_fixture_start(&fixture, http_fixture_usual);
+    for (int way = 0; way < 8; way++) {
+        int fd = http_fixture_connect(&fixture, 0);
+        struct linger reset = {.l_onoff = 1};
+        http_fixture_say(fd,
+                         way & 1 ? "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" : "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_true(http_fixture_wait(&fixture.n_held, way + 1));
+        if (way & 1) http_fixture_receive(fd, reply, sizeof reply, "\r\n\r\n", 2000);
+        if (way & 2) http_fixture_say(fd, "GET /echo HTTP/1.1\r\n");
+        if (way & 2) thread_sleep_ms(50);
+        if (way & 4) assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+        int64_t left_ns = clock_now_ns();
+        close(fd);
+        assert_true(http_fixture_wait(&fixture.n_gone, ++n_gone));
+        assert_true(clock_now_ns() - left_ns < 1000000000);
+    }
+    http_fixture_stop(&fixture);
+}
+
 static void a_long_wait_for_the_reply_is_no_idle_connection(void **state) {
     struct http_fixture fixture;
     char reply[2000];
@@ -247,6 +272,7 @@ int main(void) {
         cmocka_unit_test(a_request_split_at_every_byte_is_the_same),
         cmocka_unit_test(a_connection_is_used_again),
         cmocka_unit_test(a_client_that_leaves_is_seen),
+        cmocka_unit_test(a_client_that_leaves_in_any_way_is_seen),
         cmocka_unit_test(a_long_wait_for_the_reply_is_no_idle_connection),
         cmocka_unit_test(a_stream_that_pauses_is_not_cut),
         cmocka_unit_test(what_comes_during_a_stream_is_not_collected),
