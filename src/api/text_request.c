@@ -75,7 +75,8 @@ void text_request_tokenize(void *owner, struct http_exchange *exchange, const ch
     }
     api_reply_begin(&json, &body);
     json_write_field_int(&json, "count", request.prompts->n_ids);
-    json_write_field_int(&json, "max_model_len", engine_max_context(api->engine));
+    struct api_key_terms terms = api_auth_terms(&api->auth, api_auth_key_of(&api->auth, exchange));
+    json_write_field_int(&json, "max_model_len", api_call_max_context(api, &terms));
     api_response_write_ids(&json, "tokens", request.prompts->ids, request.prompts->n_ids);
     if (has_texts) write_texts(&json, api, request.prompts);
     json_write_end_object(&json);

@@ -64,9 +64,9 @@ static void on_interrupt(void *owner) {
 }
 
 static enum status open_loop(struct job *job, struct status_note *note) {
-    struct http_limits limits = {.max_connections = 1}; /* nobody comes */
-    struct http_tls tls = {NULL, NULL};
+    struct http_limits limits = {.max_connections = 1}; /* nobody connects */
     struct http_handlers handlers = api_server_handlers(&job->api);
+    struct http_tls tls = {NULL, NULL};
     enum status status = http_server_create(&job->loop, &limits, &tls, &handlers, note);
     if (!status && (http_server_on_signal(job->loop, SIGINT, on_interrupt, job) ||
                     http_server_on_signal(job->loop, SIGTERM, on_interrupt, job) ||

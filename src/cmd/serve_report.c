@@ -128,7 +128,9 @@ void serve_report_print(const struct serve_facts *facts) {
     const struct cmd_engine *model = facts->model;
     const struct capacity *capacity = &model->capacity;
     int max_context = model->options.max_context;
+    int n_decode = model->options.n_decode_threads ? model->options.n_decode_threads : model->options.n_threads;
     printf("model    %s, %.0f MB packed\n", model->path, (double)facts->weight_bytes / MB);
+    printf("threads  %d for prompts, %d for answers\n", model->options.n_threads, n_decode);
     printf("memory   %.0f MB (%s): weights %.0f, steps %.0f, KV cache %.0f MB\n",
            (double)capacity->limits.memory_bytes / MB, capacity->limits.memory_source,
            (double)capacity->request.weight_bytes / MB,

@@ -182,6 +182,7 @@ def a_check_says_what_would_be():
     taken.close()
     text = run("-m", MODEL, "-c", "64", "-np", "2", "-t", "1", "-tb", "2", "-ctk", "f16", "-ctv", "f16", "--check")[0]
     assert "64 tokens" in text and "of f16" in text and "2 requests run at a time" in text, text
+    assert "threads  2 for prompts, 1 for answers" in text, text
     assert "no/such.gguf" in run("no/such.gguf", "--check", code=1)[1]
     assert "no-such.toml" in run(MODEL, "--check", "--keys", "no-such.toml", code=1)[1]
     bad = write("bad-keys.toml", "[[key]]\nname = \"a\"\n")
@@ -230,6 +231,7 @@ def each_key_has_its_own_terms():
         models = {key: json.loads(s.ask("GET", "/v1/models", key=key)[2])["data"][0] for key in "ab"}
         assert (models["a"]["max_model_len"], models["a"]["max_model_len_bound_by"]) == (128, "option"), models
         assert (models["b"]["max_model_len"], models["b"]["max_model_len_bound_by"]) == (40, "key"), models
+        assert s.post({"prompt": "x"}, key="b", path="/tokenize")["max_model_len"] == 40
         error, _ = s.post(ask_for(60), 400, "b")
         assert error["code"] == "context_length_exceeded" and "'bob'" in error["message"], error
         assert "40" in error["message"] and "60" in error["message"], error
