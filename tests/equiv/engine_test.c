@@ -195,7 +195,9 @@ static void answers_do_not_depend_on_the_way(void **state) {
             assert_int_equal(cached[i], exact.has_prefix_cache ? expected_hit(&asks[i], exact.block_tokens) : 0);
         struct engine_stats stats = engine_read_stats(engine);
         assert_true(stats.layer_ops.attention_keys > 0);
-        assert_true(exact.chunk == 1 || stats.layer_ops.attention_rows > 0);
+        /* Where steps are bounded in time, a slow machine runs prompts a row at a time. */
+        bool has_long_steps = exact.chunk != 1 && !exact.target_itl_ms && !exact.max_step_ms;
+        assert_true(!has_long_steps || stats.layer_ops.attention_rows > 0);
         engine_destroy(&engine);
         engine = start_engine(&exact, 4, 4 * MAX_CONTEXT);
         ask_together(engine, 0, N_ASKS, "together, cold", &exact, NULL);

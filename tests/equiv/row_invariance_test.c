@@ -15,8 +15,9 @@
 #define N_SEQUENCES 4
 #define MAX_ROWS 512
 #define N_REAL_SAMPLES 3
-#define N_SLOW_SAMPLES 3 /* combinations in a sanitizer's build */
-#define REAL_THREADS 2   /* products on real models stop there */
+#define N_SLOW_SAMPLES 2  /* combinations in a sanitizer's build, */
+#define SLOW_POSITIONS 90 /* of so many positions, with one KV type and activation form for each model */
+#define REAL_THREADS 2    /* products on real models stop there */
 
 /* The prompt and three mates of other lengths. The first mate is decoding: it brings one row a step. */
 static const int lengths[N_SEQUENCES] = {300, 9, 130, 61};
@@ -271,7 +272,8 @@ static void try_all_tiers(struct subject *subject, bool is_small) {
         /* The small models see every value: a real one, which costs a hundred times as much, some for each KV type. */
         if (i == best && !is_small)
             samples = (struct samples){kv * n_values / N_KV_DTYPES, N_REAL_SAMPLES, false, is_long, true};
-        subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : 90;
+        subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : SLOW_POSITIONS;
+        if (test_is_slow_build()) subject->max_positions = SLOW_POSITIONS;
         try_tier(subject, tiers, cpu_tier_name(i), samples);
     }
 }
@@ -285,6 +287,12 @@ static void find_file(const struct model_case *model, struct subject *subject) {
         model_file_make(model->dtype, subject->seed, subject->path);
 }
 
+/* In a sanitizer's build: the models take turns, so that together they have every KV type with every form. */
+static bool is_turn_of(const struct model_case *model, int kv, int form, bool has_forms) {
+    int idx = (int)(model - cases), n_forms = ACTIVATIONS_INT16 - ACTIVATIONS_AUTO + 1;
+    return kv == idx % N_KV_DTYPES && (!has_forms || form - ACTIVATIONS_AUTO == idx / N_KV_DTYPES % n_forms);
+}
+
 static void bits_do_not_depend_on_the_way(void **state) {
     const struct model_case *model = *state;
     bool is_made = !model->golden && !model->real;
@@ -294,6 +302,7 @@ static void bits_do_not_depend_on_the_way(void **state) {
     find_file(model, &subject);
     for (int kv = 0; kv < N_KV_DTYPES; kv++) {
         for (int form = ACTIVATIONS_AUTO; form <= (has_forms ? ACTIVATIONS_INT16 : ACTIVATIONS_AUTO); form++) {
+            if (test_is_slow_build() && !is_turn_of(model, kv, form, has_forms)) continue;
             subject.kv_dtype = kv_dtypes[kv];
             subject.form = (enum activation_form)form;
             make_base(&subject);
@@ -304,6 +313,8 @@ static void bits_do_not_depend_on_the_way(void **state) {
     if (is_made) unlink(subject.path);
     assert_true(subject.n_attention_rows > 0);
     assert_true(subject.n_attention_keys > 0);
+    if (test_is_slow_build())
+        print_message("a sanitizer's build: one KV type and form, %d positions\n", SLOW_POSITIONS);
 }
 
 /* Longer than two partitions, so that merging takes part. */
