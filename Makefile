@@ -6,7 +6,7 @@ export BRIDGE
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: build demo e2e e2e-soak test test-all lint asan ubsan tsan kernelcheck bench-peers bench-engine fuzz format clean help
+.PHONY: build demo e2e e2e-soak test test-all lint asan ubsan tsan mutants kernelcheck bench-peers bench-engine fuzz format clean help
 
 build: ## the program, build/release/kvick; installs nothing
 	@scripts/build release kvick
@@ -33,13 +33,13 @@ e2e-soak: build ## 64 streams for ten minutes against the server; a quiet machin
 	@scripts/fetch-model smollm2 >build/smollm2.path
 	@KVICK_SOAK=600 TEST_SECONDS=1200 scripts/run-tests release e2e/soak
 
-test-all: ## test, then the long tests, every sanitizer, kernelcheck and fuzz
+test-all: ## test, then the long tests, every sanitizer, mutants, kernelcheck and fuzz
 	@scripts/setup test
 	@scripts/build release kvick tests
 	@scripts/fetch-model smollm2 >build/smollm2.path
 	@scripts/fetch-model gemma3-270m >build/gemma3-270m.path
 	@KVICK_LONG=1 scripts/run-tests release
-	@$(MAKE) --no-print-directory asan ubsan tsan kernelcheck fuzz lint
+	@$(MAKE) --no-print-directory asan ubsan tsan mutants kernelcheck fuzz lint
 
 lint: build ## the rules of scripts/lint.d
 	@scripts/lint
@@ -55,6 +55,10 @@ ubsan: ## the tests under UndefinedBehaviorSanitizer, in hard mode
 tsan: ## the tests under ThreadSanitizer, without the bridge
 	@scripts/build tsan kvick tests
 	@scripts/run-tests tsan
+
+mutants: ## patches that break a law of the code, each of which must turn tests red (MUTANT="prefix salt" for some)
+	@scripts/setup test
+	@scripts/mutants $(MUTANT)
 
 kernelcheck: ## every kernel this CPU can run against the scalar one
 	@scripts/build release tests

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -11,6 +12,8 @@
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
+
+#define LOW_PRIORITY 15 /* a thirtieth of a core that somebody else wants */
 
 struct start {
     thread_fn *fn;
@@ -54,6 +57,12 @@ void thread_join(struct thread *thread) {
 
 void thread_sleep_ms(int n_ms) {
     poll(NULL, 0, n_ms);
+}
+
+void thread_give_way(void) {
+    /* 0 is the calling thread: Linux keeps this number for each. Refused, it works all the same. */
+    int is_refused = setpriority(PRIO_PROCESS, 0, LOW_PRIORITY);
+    (void)is_refused;
 }
 
 void thread_pin(int cpu_idx) {

@@ -26,6 +26,9 @@ void thread_set_float_state(void);
 /* The calling thread sleeps; for waits that no event ends. */
 void thread_sleep_ms(int n_ms);
 
+/* The calling thread runs when others leave a core free, and a little beside them. */
+void thread_give_way(void);
+
 /* Binds the calling thread to the n-th CPU of its affinity mask; without effect if there is none. */
 void thread_pin(int cpu_idx);
 

@@ -106,6 +106,8 @@ static enum status load(struct engine *engine, struct status_note *note) {
     kernel_table_choose(&engine->kernels, options->tiers);
     status = reserve_kv(engine, note);
     if (status) return status;
+    status = backing_start(&engine->backing, &engine->store);
+    if (status) return status_fail(note, status, "cannot start the thread that backs the KV cache");
     struct forward_limits limits = {max_step_rows(options), options->max_logit_rows, options->activations,
                                     options->has_bf16_tables, &engine->must_end};
     status =
@@ -133,6 +135,7 @@ static void unload(struct engine *engine) {
     forward_destroy(&engine->forward);
     kv_pins_deinit(&engine->pins);
     kv_groups_deinit(&engine->groups);
+    backing_stop(&engine->backing);
     group_store_deinit(&engine->store);
     thread_pool_destroy(&engine->pool);
 }
@@ -195,6 +198,7 @@ static bool run_step(struct engine *engine) {
     switch_phases(engine);
     make_copies(engine);
     if (engine->plan.n_items == 0) return false;
+    backing_note_use(&engine->backing, &engine->groups);
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, &engine->groups);
     bool only_decodes = engine->plan.n_rows == engine->plan.n_decode_rows && engine->options.n_decode_threads;
     thread_pool_limit(engine->pool, only_decodes ? engine->options.n_decode_threads : engine->options.n_threads);
@@ -216,14 +220,6 @@ static bool run_step(struct engine *engine) {
     return true;
 }
 
-/* Work for idle moments, in short pieces. False when none is left. */
-static bool tidy(struct engine *engine) {
-    bool has_more = forward_release_file(engine->forward);
-    for (int g = 0; !has_more && g < engine->groups.n_groups; g++)
-        has_more = block_store_back(&engine->store.stores[g]);
-    return has_more;
-}
-
 /* How long an idle engine may sleep: until a pin ends. */
 static int next_expiry_ms(const struct engine *engine) {
     int64_t next_ns = kv_pins_next_ns(&engine->pins), left_ns = next_ns - clock_now_ns();
@@ -232,13 +228,20 @@ static int next_expiry_ms(const struct engine *engine) {
     return left_ns > 0 ? (int)(left_ns / 1000000) + 1 : 0;
 }
 
+/* Without sequences: work for idle moments, in short pieces, then waits for a message. */
+static void rest(struct engine *engine) {
+    backing_rest(&engine->backing, true);
+    while (ring_n_items(&engine->inbox) == 0 && forward_release_file(engine->forward)) continue;
+    while (engine->must_probe && !backing_is_done(&engine->backing) && !ring_wait(&engine->inbox, IDLE_POLL_MS))
+        continue;
+    if (engine->must_probe && ring_n_items(&engine->inbox) == 0) pacing_measure_idle(engine);
+    ring_wait(&engine->inbox, next_expiry_ms(engine));
+    backing_rest(&engine->backing, false);
+}
+
 /* One round of the loop; waits where nothing can be done. */
 static void turn(struct engine *engine) {
-    if (engine->state.n_sequences == 0) {
-        while (ring_n_items(&engine->inbox) == 0 && tidy(engine)) continue;
-        if (engine->must_probe && ring_n_items(&engine->inbox) == 0) pacing_measure_idle(engine);
-        ring_wait(&engine->inbox, next_expiry_ms(engine));
-    }
+    if (engine->state.n_sequences == 0) rest(engine);
     kv_pins_expire(&engine->pins, clock_now_ns());
     inbox_read(engine);
     bool has_run = outbox_has_step_room(engine) && run_step(engine);

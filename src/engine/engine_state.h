@@ -8,6 +8,7 @@
 
 #include "base/seqlock.h"
 #include "base/thread.h"
+#include "engine/backing.h"
 #include "engine/engine.h"
 #include "engine/step_batch.h"
 #include "kvcache/group_store.h"
@@ -41,6 +42,7 @@ struct engine {
     struct thread_pool *pool;
     struct kernel_table kernels;
     struct group_store store;
+    struct backing backing;
     struct kv_groups groups;
     struct kv_pins pins;
     struct forward *forward;

@@ -107,7 +107,7 @@ static void correct_guess(struct engine *engine) {
             ratio = (double)took_ns / guess_ns;
             left_ns -= took_ns;
         }
-        engine->costs.regimes[i].correction = ratio;
+        engine->costs.parts[i].correction = ratio;
     }
     engine->is_probing = false;
 }
@@ -148,6 +148,6 @@ void pacing_measure_idle(struct engine *engine) {
 
 void pacing_observe(struct engine *engine, int64_t measured_ns) {
     if (!engine->has_costs) return;
-    cost_model_observe(&engine->costs, engine->plan.n_rows, engine->plan.predicted_ns, measured_ns);
+    cost_model_observe(&engine->costs, &engine->plan.shape, engine->plan.predicted_ns, measured_ns);
     use_costs(engine);
 }

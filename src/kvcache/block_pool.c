@@ -93,6 +93,7 @@ enum status block_pool_take(struct block_pool *pool, int n, block_id *out_ids) {
         pool->n_free--;
         entry->n_refs = 1;
         pool->n_held++;
+        if ((int)id >= pool->n_touched) pool->n_touched = (int)id + 1;
         out_ids[i] = id;
     }
     check_hard(pool);

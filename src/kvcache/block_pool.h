@@ -41,6 +41,7 @@ struct block_pool_entry {
 
 struct block_pool {
     int n_blocks, n_free, n_reusable, n_held;
+    int n_touched; /* blocks from this number on were never taken */
     block_id first_free;
     block_id oldest, newest;          /* ends of the reusable list */
     struct block_pool_entry *entries; /* [n_blocks] */

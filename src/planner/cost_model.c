@@ -81,10 +81,10 @@ static void set_windows(struct step_cost *cost, const struct model_config *confi
     cost->window_share = (double)n_windowed / config->n_layers;
 }
 
-static void reset_regimes(struct cost_model *model) {
-    for (int i = 0; i < COST_MODEL_N_REGIMES; i++) {
-        model->regimes[i].n_seen = 0;
-        model->regimes[i].correction = 1;
+static void reset_corrections(struct cost_model *model) {
+    for (int i = 0; i < COST_MODEL_N_PARTS; i++) {
+        model->parts[i].n_seen = 0;
+        model->parts[i].correction = 1;
     }
 }
 
@@ -103,7 +103,7 @@ void cost_model_init(struct cost_model *model, const struct cost_model_setup *se
     model->base.decode_key_ns = 2 * model->base.prefill_key_ns;
     model->base.logit_row_ns = (double)config->d_model * config->n_vocab / rate;
     set_windows(&model->base, config);
-    reset_regimes(model);
+    reset_corrections(model);
 }
 
 /* ---- measuring ---- */
@@ -131,6 +131,14 @@ static double median_ns(const struct sample *sample) {
 
 static int at_most(int value, int max) {
     return value < max ? value : max;
+}
+
+/* What disturbs only ever adds: for differences, in which noise would be all there is. */
+static double least_ns(const struct sample *sample) {
+    int64_t least = sample->ns[0];
+    for (int i = 1; i < sample->n; i++)
+        if (sample->ns[i] < least) least = sample->ns[i];
+    return (double)least;
 }
 
 /* The number of points of the table. */
@@ -211,6 +219,12 @@ static double per(double difference_ns, double n) {
     return difference_ns > 0 && n > 0 ? difference_ns / n : 0;
 }
 
+/* A share of the guess where noise hides it: corrections must have something to multiply when prompts get long. */
+static double key_ns(double difference_ns, double n_keys, double guess_ns) {
+    double ns = per(difference_ns, n_keys);
+    return ns > 0 ? ns : guess_ns / MAX_CORRECTION;
+}
+
 /* Isotonic by pooling: values that fall are replaced by the mean of the run that does. */
 static void make_ascending(double *values, int n) {
     int n_in[MAX_TABLE], n_pools = 0;
@@ -237,12 +251,12 @@ void cost_model_measure(struct cost_model *model, const struct cost_model_limits
     run_probes(samples, n_table, limits, run, arg);
 
     const struct cost_model_probe *far = &samples[FAR_PREFILL].probe, *many = &samples[MANY_LOGITS].probe;
-    double far_ns = median_ns(&samples[FAR_PREFILL]) - median_ns(&samples[NEAR_PREFILL]);
+    double far_ns = least_ns(&samples[FAR_PREFILL]) - least_ns(&samples[NEAR_PREFILL]);
     double far_keys = step_cost_keys(base, far->pos, far->pos + far->n_rows) - step_cost_keys(base, 0, far->n_rows);
-    double decode_ns = median_ns(&samples[FAR_DECODE]) - median_ns(&samples[NEAR_DECODE]);
+    double decode_ns = least_ns(&samples[FAR_DECODE]) - least_ns(&samples[NEAR_DECODE]);
     double decode_keys = step_cost_keys(base, far->pos, far->pos + 1) - 1;
-    base->prefill_key_ns = per(far_ns, far_keys);
-    base->decode_key_ns = per(decode_ns, decode_keys);
+    base->prefill_key_ns = key_ns(far_ns, far_keys, base->prefill_key_ns);
+    base->decode_key_ns = key_ns(decode_ns, decode_keys, base->decode_key_ns);
     base->logit_row_ns = per(median_ns(&samples[MANY_LOGITS]) - median_ns(&samples[ONE_LOGIT]), many->n_logit_rows - 1);
     double of_many_ns = median_ns(&samples[MANY_DECODE]) - median_ns(&samples[MANY_LOGITS]);
     base->decode_row_ns = per(of_many_ns, many->n_rows);
@@ -261,7 +275,7 @@ void cost_model_measure(struct cost_model *model, const struct cost_model_limits
     base->n_points = n_table;
     model->source = COST_MODEL_MEASURED;
     model->is_disturbed = do_repeats_disagree(samples);
-    reset_regimes(model);
+    reset_corrections(model);
 }
 
 /* ---- corrections ---- */
@@ -272,8 +286,10 @@ static int regime_of(int n_rows) {
 
 void cost_model_fill(const struct cost_model *model, struct step_cost *out) {
     *out = model->base;
-    for (int i = 0; i < out->n_points; i++) out->rows_ns[i] *= model->regimes[regime_of(out->rows[i])].correction;
+    for (int i = 0; i < out->n_points; i++) out->rows_ns[i] *= model->parts[regime_of(out->rows[i])].correction;
     make_ascending(out->rows_ns, out->n_points);
+    out->prefill_key_ns *= model->parts[COST_MODEL_PREFILL_KEYS].correction;
+    out->decode_key_ns *= model->parts[COST_MODEL_DECODE_KEYS].correction;
     out->correction = 1;
 }
 
@@ -291,17 +307,34 @@ static double median_of(const double *values) {
     return sorted[COST_MODEL_N_RECENT / 2];
 }
 
-void cost_model_observe(struct cost_model *model, int n_rows, int64_t predicted_ns, int64_t measured_ns) {
-    int i = regime_of(n_rows);
-    if (predicted_ns <= 0 || measured_ns <= 0 || n_rows < 1) return;
-    double *recent = model->regimes[i].recent;
-    recent[model->regimes[i].n_seen % COST_MODEL_N_RECENT] =
-        clamp((double)measured_ns / (double)predicted_ns, 1 / MAX_ODD, MAX_ODD);
+/* The largest part of a step, and how much of the prediction it is. */
+static int largest_part(const struct cost_model *model, const struct step_shape *shape, double predicted_ns,
+                        double *out_ns) {
+    double prefill_ns =
+               shape->n_prefill_keys * model->base.prefill_key_ns * model->parts[COST_MODEL_PREFILL_KEYS].correction,
+           decode_ns =
+               shape->n_decode_keys * model->base.decode_key_ns * model->parts[COST_MODEL_DECODE_KEYS].correction;
+    double rows_ns = predicted_ns - prefill_ns - decode_ns;
+    int part = prefill_ns > decode_ns ? COST_MODEL_PREFILL_KEYS : COST_MODEL_DECODE_KEYS;
+    *out_ns = fmax(prefill_ns, decode_ns);
+    if (rows_ns < *out_ns) return part;
+    *out_ns = rows_ns;
+    return regime_of(shape->n_rows);
+}
+
+void cost_model_observe(struct cost_model *model, const struct step_shape *shape, int64_t predicted_ns,
+                        int64_t measured_ns) {
+    if (predicted_ns <= 0 || measured_ns <= 0 || shape->n_rows < 1) return;
+    double part_ns;
+    int i = largest_part(model, shape, (double)predicted_ns, &part_ns);
+    double *recent = model->parts[i].recent;
+    recent[model->parts[i].n_seen % COST_MODEL_N_RECENT] =
+        clamp(((double)measured_ns - (double)predicted_ns) / part_ns + 1, 1 / MAX_ODD, MAX_ODD);
     /* Counts on to twice the window and back, so that it never wraps. */
-    if (++model->regimes[i].n_seen == 2 * COST_MODEL_N_RECENT) model->regimes[i].n_seen = COST_MODEL_N_RECENT;
-    if (model->regimes[i].n_seen < COST_MODEL_N_RECENT) return;
-    double moved = model->regimes[i].correction * (1 + GAIN * (median_of(recent) - 1));
-    model->regimes[i].correction = clamp(moved, 1 / MAX_CORRECTION, MAX_CORRECTION);
+    if (++model->parts[i].n_seen == 2 * COST_MODEL_N_RECENT) model->parts[i].n_seen = COST_MODEL_N_RECENT;
+    if (model->parts[i].n_seen < COST_MODEL_N_RECENT) return;
+    double moved = model->parts[i].correction * (1 + GAIN * (median_of(recent) - 1));
+    model->parts[i].correction = clamp(moved, 1 / MAX_CORRECTION, MAX_CORRECTION);
 }
 
 /* ---- use ---- */

@@ -2,7 +2,8 @@
  * it runs.
  *
  * It fills the plain coefficients of sched/step_cost.h. Before anything is measured it guesses, so that nobody waits.
- * Rows are corrected in three regimes apart, because kernels change with the rows of a step.
+ * Rows are corrected in three regimes apart, because kernels change with the rows of a step, and keys apart from rows,
+ * because far into a long prompt they are nearly all that a step does.
  * Thread: the owner's (engine), calls that measure keep it busy.   Memory: a plain value.
  * docs/internals/cost_model.md says what is measured and how the file looks. */
 #ifndef KVICK_PLANNER_COST_MODEL_H
@@ -20,6 +21,9 @@
 #define COST_MODEL_N_REGIMES 3 /* up to 16 rows, up to 96, above */
 #define COST_MODEL_N_RECENT 5
 
+/* What is corrected apart: the regimes, then keys. */
+enum { COST_MODEL_PREFILL_KEYS = COST_MODEL_N_REGIMES, COST_MODEL_DECODE_KEYS, COST_MODEL_N_PARTS };
+
 enum cost_model_source { COST_MODEL_GUESSED, COST_MODEL_READ, COST_MODEL_MEASURED };
 
 struct cost_model {
@@ -28,12 +32,12 @@ struct cost_model {
     bool is_disturbed; /* the measurement's repeats disagree: something else ran; good for now, to be measured anew at
                           the next start */
     struct step_cost base; /* as measured, read or guessed */
-    /* Measured by predicted, of late. */
+    /* Measured by predicted, of late, of steps that consist mostly of this part. */
     struct {
         double recent[COST_MODEL_N_RECENT];
         int n_seen;
         double correction;
-    } regimes[COST_MODEL_N_REGIMES];
+    } parts[COST_MODEL_N_PARTS];
 };
 
 /* What the figures depend on beside the model. */
@@ -75,9 +79,11 @@ void cost_model_measure(struct cost_model *model, const struct cost_model_limits
 /* The coefficients, corrections applied. */
 void cost_model_fill(const struct cost_model *model, struct step_cost *out);
 
-/* A step with n_rows rows was predicted by what cost_model_fill gave, and took measured_ns. One odd step changes
- * nothing: the median of the last five moves the regime's correction by an eighth of its distance. */
-void cost_model_observe(struct cost_model *model, int n_rows, int64_t predicted_ns, int64_t measured_ns);
+/* A step of this shape was predicted by what cost_model_fill gave, and took measured_ns. The difference is put down to
+ * what the step mostly consists of: rows of its regime, or keys. One odd step changes nothing: the median of the last
+ * five moves the part's correction by an eighth of its distance. */
+void cost_model_observe(struct cost_model *model, const struct step_shape *shape, int64_t predicted_ns,
+                        int64_t measured_ns);
 
 /* Predicted time of a prompt's first token on an idle machine, cached tokens of it found. max_chunk: rows of a step;
  * steps are as long as they may be. */

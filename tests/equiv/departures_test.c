@@ -39,6 +39,40 @@ static void a_step_nobody_waits_for_is_abandoned(void **state) {
     engine_destroy(&engine);
 }
 
+/* What such a step had computed is not found by others: not even its first layers' K and V are all there. */
+static void an_abandoned_step_leaves_no_trace(void **state) {
+    (void)state;
+    struct exact_options exact = {.threads = 1, .block_tokens = 16, .has_prefix_cache = true};
+    struct engine *engine = request_run_start(&exact, 2);
+    int n_abandoned = 0;
+    for (int round = 0; round < 1000 && n_abandoned < 3; round++) {
+        struct engine_stats before = engine_read_stats(engine), after;
+        struct request *requests[3]; /* the one that leaves, one that may find what it left, one that may not */
+        for (int i = 0; i < 3; i++) {
+            requests[i] = request_run_make(900, 10);
+            requests[i]->tokens[0] = (uint32_t)round % MODEL_FILE_N_VOCAB; /* each round a prompt of its own */
+            requests[i]->tokens[1] = (uint32_t)round / MODEL_FILE_N_VOCAB;
+            requests[i]->has_cache = i < 2;
+        }
+        assert_int_equal(engine_client_submit(engine, requests[0]), STATUS_OK);
+        usleep((useconds_t)(200 * (round % 50)));
+        assert_int_equal(engine_client_cancel(engine, requests[0]->id), STATUS_OK);
+        request_run_await(engine, requests[0]->id);
+        do after = engine_read_stats(engine);
+        while (after.n_running || after.n_finished == before.n_finished);
+        if (after.n_abandoned_steps > before.n_abandoned_steps) {
+            n_abandoned++;
+            for (int i = 1; i < 3; i++) request_run_ask(engine, requests[i]);
+            assert_int_equal(requests[1]->stats.n_cached_tokens, 0);
+            assert_memory_equal(engine_client_answer(requests[1], 0), engine_client_answer(requests[2], 0),
+                                10 * sizeof(uint32_t));
+        }
+        for (int i = 0; i < 3; i++) engine_client_free(&requests[i]);
+    }
+    assert_int_equal(n_abandoned, 3);
+    engine_destroy(&engine);
+}
+
 /* A request that comes while a step runs is heard before the step ends: the first prompt is one step. */
 static void requests_are_admitted_between_layers(void **state) {
     (void)state;
@@ -299,6 +333,7 @@ int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_nobody_waits_for_is_abandoned),
+        cmocka_unit_test(an_abandoned_step_leaves_no_trace),
         cmocka_unit_test(requests_are_admitted_between_layers),
         cmocka_unit_test(a_slow_reader_waits_alone),
         cmocka_unit_test(who_never_reads_is_cut),

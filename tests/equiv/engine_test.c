@@ -195,7 +195,9 @@ static void answers_do_not_depend_on_the_way(void **state) {
             assert_int_equal(cached[i], exact.has_prefix_cache ? expected_hit(&asks[i], exact.block_tokens) : 0);
         struct engine_stats stats = engine_read_stats(engine);
         assert_true(stats.layer_ops.attention_keys > 0);
-        assert_true(exact.chunk == 1 || stats.layer_ops.attention_rows > 0);
+        /* Where steps are bounded in time, a slow machine runs prompts a row at a time. */
+        bool has_long_steps = exact.chunk != 1 && !exact.target_itl_ms && !exact.max_step_ms;
+        assert_true(!has_long_steps || stats.layer_ops.attention_rows > 0);
         engine_destroy(&engine);
         engine = start_engine(&exact, 4, 4 * MAX_CONTEXT);
         ask_together(engine, 0, N_ASKS, "together, cold", &exact, NULL);
@@ -348,10 +350,8 @@ static void await_no_held_blocks(struct engine *engine) {
     assert_true(stats.n_free_blocks + stats.n_reusable_blocks > 0);
 }
 
-static void cancelling_in_decode_harms_no_neighbour(void **state) {
-    (void)state;
-    struct exact_options exact = {.threads = 2, .chunk = 16, .block_tokens = 16, .has_prefix_cache = true};
-    struct engine *engine = start_engine(&exact, 4, 4 * MAX_CONTEXT);
+/* n_before: tokens that the neighbour has when the victim, which came first, leaves: within a step of both. */
+static void cancel_beside_a_neighbour(struct engine *engine, const struct exact_options *exact, int n_before) {
     struct ask victim = {.n_prompt = 30, .max_new = 400, .sampling = {.temperature = 1, .top_p = 1, .seed = 1}};
     model_file_random_ids(600, N_VOCAB, victim.tokens, victim.n_prompt);
     static float logits[N_LOGIT_ROWS * N_VOCAB];
@@ -364,6 +364,10 @@ static void cancelling_in_decode_harms_no_neighbour(void **state) {
         n_tokens += event.kind == EVENT_TOKEN;
     }
     assert_int_equal(engine_client_submit(engine, requests[1]), STATUS_OK);
+    for (int n_tokens = 0; n_tokens < n_before;) {
+        assert_true(engine_client_wait(engine, 60000, &event));
+        n_tokens += event.kind == EVENT_TOKEN && event.request_id == requests[1]->id;
+    }
     assert_int_equal(engine_client_cancel(engine, requests[0]->id), STATUS_OK);
     assert_int_equal(engine_client_cancel(engine, requests[0]->id), STATUS_OK); /* the second does nothing */
     int n_home = 0;
@@ -376,10 +380,17 @@ static void cancelling_in_decode_harms_no_neighbour(void **state) {
     assert_int_equal(reasons[0], FINISH_CANCELLED);
     assert_int_equal(reasons[1], FINISH_LENGTH);
     assert_in_range(requests[0]->stats.n_new_tokens, 5, 399);
-    check_answer(&asks[2], requests[1], logits, "neighbour of a cancelled request", &exact);
+    check_answer(&asks[2], requests[1], logits, "neighbour of a cancelled request", exact);
     await_no_held_blocks(engine);
     engine_client_free(&requests[0]);
     engine_client_free(&requests[1]);
+}
+
+static void cancelling_in_decode_harms_no_neighbour(void **state) {
+    (void)state;
+    struct exact_options exact = {.threads = 2, .chunk = 16, .block_tokens = 16, .has_prefix_cache = true};
+    struct engine *engine = start_engine(&exact, 4, 4 * MAX_CONTEXT);
+    for (int n_before = 0; n_before < 12; n_before++) cancel_beside_a_neighbour(engine, &exact, n_before);
     engine_destroy(&engine);
 }
 

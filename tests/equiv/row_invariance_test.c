@@ -15,7 +15,9 @@
 #define N_SEQUENCES 4
 #define MAX_ROWS 512
 #define N_REAL_SAMPLES 3
-#define N_SLOW_SAMPLES 3 /* combinations in a sanitizer's build */
+#define N_SLOW_SAMPLES 2  /* combinations in a sanitizer's build, */
+#define SLOW_POSITIONS 90 /* of so many positions, with one KV type and activation form for each model */
+#define REAL_THREADS 2    /* products on real models stop there */
 
 /* The prompt and three mates of other lengths. The first mate is decoding: it brings one row a step. */
 static const int lengths[N_SEQUENCES] = {300, 9, 130, 61};
@@ -216,8 +218,16 @@ static void run_some_rows(struct model_run *run, const struct subject *subject, 
 struct samples {
     int first, n;        /* of exact_options_sample */
     bool is_all_company; /* every sample alone, with mates and reversed; else one of them in turn */
-    bool is_product;     /* instead: every combination of the EXACT options, in every company */
+    bool is_product;     /* instead: every combination of what forward knows, in every company */
+    bool is_real;        /* of those only some that cost a real model no hours */
 };
+
+/* Of all combinations of EXACT options those that differ for forward: the others are the engine's. */
+static bool belongs_to_product(const struct exact_options *exact, bool is_real) {
+    bool is_known = exact->has_prefix_cache && !exact->is_fcfs && !exact->target_itl_ms && !exact->max_step_ms &&
+                    !exact->decode_threads && !exact->is_unpinned;
+    return is_known && (!is_real || (exact->threads <= REAL_THREADS && exact->block_tokens == 16));
+}
 
 static void try_tier(struct subject *subject, unsigned tiers, const char *tier_name, struct samples samples) {
     int n = samples.is_product ? exact_options_n_combinations() : samples.n;
@@ -225,7 +235,7 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
         struct trial trial = {tiers, tier_name, {0}, ALONE};
         int idx = samples.first + i;
         trial.exact = samples.is_product ? exact_options_combination(i) : exact_options_sample(subject->seed, idx);
-        if (samples.is_product && !trial.exact.has_prefix_cache) continue; /* forward knows no prefix cache */
+        if (samples.is_product && !belongs_to_product(&trial.exact, samples.is_real)) continue;
         struct model_run run;
         open_run(&run, subject, tiers, &trial.exact);
         for (int company = 0; company < N_COMPANIES; company++) {
@@ -239,8 +249,8 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
     }
 }
 
-/* The best tier gets every value of every option (KVICK_LONG: every combination), the slow ones a share of it each
- * time, on fewer positions. */
+/* The best tier gets every value of every option (KVICK_LONG: every combination that forward knows), the slow ones a
+ * share of it each time, on fewer positions. */
 static void try_all_tiers(struct subject *subject, bool is_small) {
     bool is_long = getenv("KVICK_LONG") != NULL;
     unsigned all = cpu_detect();
@@ -252,7 +262,7 @@ static void try_all_tiers(struct subject *subject, bool is_small) {
     for (int i = 0; i < cpu_n_tiers(); i++) {
         unsigned tiers;
         struct samples samples = {.first = kv * n_values / N_KV_DTYPES + i + (int)subject->form, .n = 1};
-        bool is_too_slow = i == 0 && i != best && !is_small && !is_long; /* a real model in plain C */
+        bool is_too_slow = i == 0 && i != best && !is_small; /* a real model in plain C */
         if (!(all >> i & 1) || is_too_slow) continue;
         assert_int_equal(cpu_mask(all, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
         if (i == best)
@@ -261,8 +271,9 @@ static void try_all_tiers(struct subject *subject, bool is_small) {
             samples = (struct samples){.n = n_values, .is_all_company = true};
         /* The small models see every value: a real one, which costs a hundred times as much, some for each KV type. */
         if (i == best && !is_small)
-            samples = (struct samples){kv * n_values / N_KV_DTYPES, N_REAL_SAMPLES, false, is_long};
-        subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : 90;
+            samples = (struct samples){kv * n_values / N_KV_DTYPES, N_REAL_SAMPLES, false, is_long, true};
+        subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : SLOW_POSITIONS;
+        if (test_is_slow_build()) subject->max_positions = SLOW_POSITIONS;
         try_tier(subject, tiers, cpu_tier_name(i), samples);
     }
 }
@@ -276,6 +287,12 @@ static void find_file(const struct model_case *model, struct subject *subject) {
         model_file_make(model->dtype, subject->seed, subject->path);
 }
 
+/* In a sanitizer's build: the models take turns, so that together they have every KV type with every form. */
+static bool is_turn_of(const struct model_case *model, int kv, int form, bool has_forms) {
+    int idx = (int)(model - cases), n_forms = ACTIVATIONS_INT16 - ACTIVATIONS_AUTO + 1;
+    return kv == idx % N_KV_DTYPES && (!has_forms || form - ACTIVATIONS_AUTO == idx / N_KV_DTYPES % n_forms);
+}
+
 static void bits_do_not_depend_on_the_way(void **state) {
     const struct model_case *model = *state;
     bool is_made = !model->golden && !model->real;
@@ -285,6 +302,7 @@ static void bits_do_not_depend_on_the_way(void **state) {
     find_file(model, &subject);
     for (int kv = 0; kv < N_KV_DTYPES; kv++) {
         for (int form = ACTIVATIONS_AUTO; form <= (has_forms ? ACTIVATIONS_INT16 : ACTIVATIONS_AUTO); form++) {
+            if (test_is_slow_build() && !is_turn_of(model, kv, form, has_forms)) continue;
             subject.kv_dtype = kv_dtypes[kv];
             subject.form = (enum activation_form)form;
             make_base(&subject);
@@ -295,6 +313,8 @@ static void bits_do_not_depend_on_the_way(void **state) {
     if (is_made) unlink(subject.path);
     assert_true(subject.n_attention_rows > 0);
     assert_true(subject.n_attention_keys > 0);
+    if (test_is_slow_build())
+        print_message("a sanitizer's build: one KV type and form, %d positions\n", SLOW_POSITIONS);
 }
 
 /* Longer than two partitions, so that merging takes part. */

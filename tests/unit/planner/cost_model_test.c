@@ -29,6 +29,7 @@ static struct cost_model model;
 struct machine {
     double noise; /* share of a step that may be added */
     int n_runs, stolen_every;
+    bool has_free_keys;
     int n_written; /* positions of the first sequence, from 0 on */
 };
 
@@ -44,7 +45,9 @@ static int64_t run(void *arg, const struct cost_model_probe *probe) {
     assert_true(probe->pos <= (probe->n_sequences == 1 ? machine->n_written : 0)); /* it reads what was written */
     if (end > machine->n_written) machine->n_written = end;
     bool is_decode = probe->n_rows == 1;
-    double keys = step_cost_keys(&model.base, probe->pos, probe->pos + probe->n_rows) * probe->n_sequences;
+    double keys = machine->has_free_keys
+                      ? 0
+                      : step_cost_keys(&model.base, probe->pos, probe->pos + probe->n_rows) * probe->n_sequences;
     double ns = true_ns(n_rows, is_decode ? 0 : keys, is_decode ? keys : 0,
                         probe->n_sequences > 1 ? probe->n_sequences : 0, probe->n_logit_rows);
     ns *= 1 + machine->noise * rng_uniform(3, 0, (uint32_t)machine->n_runs);
@@ -199,13 +202,18 @@ static void small_limits_are_kept(void **state) {
     assert_true(predicted_prefill(0, 1) > 0);
 }
 
+static void observe_rows(int n_rows, int64_t predicted_ns, int64_t measured_ns) {
+    struct step_shape shape = {.n_rows = n_rows};
+    cost_model_observe(&model, &shape, predicted_ns, measured_ns);
+}
+
 static void one_odd_step_changes_nothing(void **state) {
     (void)state;
     struct machine machine = {0};
     init_model(1);
     cost_model_measure(&model, &limits, run, &machine);
     double before = predicted_prefill(0, 256);
-    for (int i = 0; i < 50; i++) cost_model_observe(&model, 256, 1000000, i % 5 ? 1000000 : 50000000);
+    for (int i = 0; i < 50; i++) observe_rows(256, 1000000, i % 5 ? 1000000 : 50000000);
     assert_true(predicted_prefill(0, 256) == before);
 }
 
@@ -217,12 +225,49 @@ static void a_slower_machine_is_learned_in_its_regime(void **state) {
     double large = predicted_prefill(0, 512), small = predicted_prefill(0, 4);
     for (int i = 0; i < 200; i++) {
         int64_t predicted = (int64_t)predicted_prefill(0, 512);
-        cost_model_observe(&model, 512, predicted, (int64_t)(1.5 * large));
+        observe_rows(512, predicted, (int64_t)(1.5 * large));
     }
     check_close(predicted_prefill(0, 512), 1.5 * large, 0.03);
     assert_true(predicted_prefill(0, 4) == small);
-    for (int i = 0; i < 100000; i++) cost_model_observe(&model, 512, 1, INT64_MAX / 2);
+    for (int i = 0; i < 100000; i++) observe_rows(512, 1, INT64_MAX / 2);
     assert_true(predicted_prefill(0, 512) < 17 * large);
+}
+
+/* Keys that cost eight times what was measured, or an eighth: learned where they are most of a step, and there alone.
+ */
+static void the_cost_of_keys_is_learned(void **state) {
+    (void)state;
+    for (int is_decode = 0; is_decode < 2; is_decode++)
+        for (int round = 0; round < 2; round++) {
+            struct machine machine = {0};
+            struct step_cost cost;
+            init_model(1);
+            cost_model_measure(&model, &limits, run, &machine);
+            double near = predicted_prefill(0, 32), factor = round ? 8 : 1.0 / 8;
+            for (int i = 0; i < 300; i++) {
+                struct step_shape shape = {0};
+                cost_model_fill(&model, &cost);
+                if (is_decode)
+                    step_cost_add_decode(&cost, &shape, 1000000);
+                else
+                    step_cost_add_prefill(&cost, &shape, 100000, 100032, 0);
+                double measured = true_ns(shape.n_rows, factor * shape.n_prefill_keys, factor * shape.n_decode_keys,
+                                          shape.n_decode_rows, shape.n_logit_rows);
+                cost_model_observe(&model, &shape, step_cost_ns(&cost, &shape), (int64_t)measured);
+            }
+            check_close(is_decode ? cost.decode_key_ns : cost.prefill_key_ns,
+                        factor * (is_decode ? DECODE_KEY_NS : KEY_NS), 0.05);
+            check_close(predicted_prefill(0, 32), near, is_decode ? 1e-9 : 0.1);
+        }
+}
+
+/* A measurement that noise has left without a cost of keys: long prompts teach it all the same. */
+static void keys_never_cost_nothing(void **state) {
+    (void)state;
+    struct machine machine = {.has_free_keys = true};
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    assert_true(model.base.prefill_key_ns > 0 && model.base.decode_key_ns > 0);
 }
 
 static void corrections_keep_it_monotone(void **state) {
@@ -232,8 +277,8 @@ static void corrections_keep_it_monotone(void **state) {
     init_model(1);
     cost_model_measure(&model, &limits, run, &machine);
     for (int i = 0; i < 300; i++) {
-        cost_model_observe(&model, 8, 1000, 3000);
-        cost_model_observe(&model, 64, 3000, 1000);
+        observe_rows(8, 1000, 3000);
+        observe_rows(64, 3000, 1000);
     }
     cost_model_fill(&model, &cost);
     for (int i = 1; i < cost.n_points; i++) assert_true(cost.rows_ns[i] >= cost.rows_ns[i - 1]);
@@ -253,6 +298,8 @@ int main(void) {
         cmocka_unit_test(small_limits_are_kept),
         cmocka_unit_test(one_odd_step_changes_nothing),
         cmocka_unit_test(a_slower_machine_is_learned_in_its_regime),
+        cmocka_unit_test(the_cost_of_keys_is_learned),
+        cmocka_unit_test(keys_never_cost_nothing),
         cmocka_unit_test(corrections_keep_it_monotone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

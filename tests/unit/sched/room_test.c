@@ -32,6 +32,24 @@ static void the_last_in_rank_gives_way(void **state) {
     close_world(&w);
 }
 
+/* Who comes back finds what it had computed itself: that was never somebody else's work. */
+static void own_blocks_are_no_cached_tokens(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, limits_of(3, 64, 3), 9, true);
+    struct slot *slots[3];
+    for (int i = 0; i < 3; i++) slots[i] = arrive(&w, counting + 6 * i, 7, 8, 7, true);
+    const struct sequence *victim = &slots[2]->sequence;
+    for (int i = 0; i < 20 && !victim->n_preempted; i++) step(&w);
+    assert_int_equal(victim->n_preempted, 1);
+    for (int i = 0; i < 20 && victim->state == SEQ_WAITING; i++) step(&w);
+    int n_again = 0;
+    for (int pos = 0; pos < victim->n_done; pos++) n_again += slots[2]->n_times[pos] > 1;
+    assert_true(victim->state == SEQ_RUNNING && n_again < victim->n_done - 1);
+    assert_int_equal(victim->n_cached_tokens, 0);
+    close_world(&w);
+}
+
 /* Everybody alone fits the pool, all together by far not: all end, whatever their classes, in few enough steps. */
 static void everybody_ends(void **state) {
     (void)state;
@@ -107,8 +125,11 @@ static void a_waiter_outlives_its_owner(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_in_rank_gives_way),      cmocka_unit_test(everybody_ends),
-        cmocka_unit_test(equal_prompts_are_computed_once), cmocka_unit_test(other_salts_share_nothing),
+        cmocka_unit_test(the_last_in_rank_gives_way),
+        cmocka_unit_test(own_blocks_are_no_cached_tokens),
+        cmocka_unit_test(everybody_ends),
+        cmocka_unit_test(equal_prompts_are_computed_once),
+        cmocka_unit_test(other_salts_share_nothing),
         cmocka_unit_test(a_waiter_outlives_its_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
