@@ -223,7 +223,22 @@ static void end_copies(struct simulation *sim) {
         if (sim->state.sequences[i]->kv.has_copy) kv_table_end_copy(&sim->state.sequences[i]->kv);
 }
 
+/* A long step of batch work ends where an interactive request comes, and nothing of it is kept. */
+static bool is_abandoned(struct simulation *sim) {
+    int64_t end_ns = sim->now_ns + sim->plan.predicted_ns + sim->options->step_overhead_ns, come_ns = NEVER;
+    if (sim->state.urgency != STEP_RELAXED || sim->state.policy.kind == POLICY_FCFS) return false;
+    for (int i = sim->n_before; i < sim->trace->n_requests; i++) {
+        const struct item *item = &sim->items[i];
+        bool is_interactive = sim->trace->requests[i].class_ != REQUEST_BATCH;
+        if (item->state == DUE && is_interactive && item->due_ns < come_ns) come_ns = item->due_ns;
+    }
+    if (come_ns >= end_ns) return false;
+    if (come_ns > sim->now_ns) sim->now_ns = come_ns;
+    return true;
+}
+
 static void run_step(struct simulation *sim) {
+    if (is_abandoned(sim)) return;
     sim->now_ns += sim->plan.predicted_ns + sim->options->step_overhead_ns;
     for (int i = 0; i < sim->plan.n_items; i++) {
         const struct plan_item item = sim->plan.items[i];

@@ -160,7 +160,7 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     out->target_itl_ns = is_bounded ? (int64_t)(options->target_itl_ms * 1e6) : 0;
     out->max_step_ns = is_bounded ? (int64_t)(options->max_step_ms * 1e6) : 0;
     out->calibrate_ns = needs->is_serving ? CALIBRATE_NS : 0;
-    out->admission.takes_late = needs->is_serving;
+    out->admission.takes_late = out->admission.has_tenants = needs->is_serving;
     out->hasty_ns = needs->is_hasty ? HASTY_NS : 0;
     return read_policy(options, out, note);
 }

@@ -34,7 +34,7 @@ struct simulate_options cmd_trace_simulation(const struct engine_options *option
     struct simulate_options how = {.step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
                                             .target_itl_ns = options->target_itl_ns,
                                             .max_step_ns = options->max_step_ns,
-                                            .batch_step_ns = STEP_BOUND_BATCH_STEPS * options->max_step_ns},
+                                            .batch_step_ns = engine_batch_step_ns(options)},
                                    .policy = options->policy,
                                    .admission = options->admission,
                                    .max_chunk = options->max_chunk,

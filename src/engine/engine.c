@@ -57,6 +57,10 @@ static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     return status ? status_fail(note, status, "no memory for an index of %d blocks", sizes.n_blocks[0]) : STATUS_OK;
 }
 
+int64_t engine_batch_step_ns(const struct engine_options *options) {
+    return options->batch_step_ns ? options->batch_step_ns : STEP_BOUND_BATCH_STEPS * options->max_step_ns;
+}
+
 /* A chunk, beside everybody who decodes. */
 static int max_step_rows(const struct engine_options *options) {
     return options->max_chunk + options->max_sequences;
@@ -72,7 +76,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
                                  .step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
                                           .target_itl_ns = options->target_itl_ns,
                                           .max_step_ns = options->max_step_ns,
-                                          .batch_step_ns = STEP_BOUND_BATCH_STEPS * options->max_step_ns}};
+                                          .batch_step_ns = engine_batch_step_ns(options)}};
     engine->sequences = mem_alloc_array(n, sizeof *engine->sequences);
     engine->slots = mem_alloc_array(n, sizeof *engine->slots);
     engine->hidden = mem_alloc_array((size_t)limits.max_rows * (size_t)engine->model.d_model, sizeof(float));
@@ -149,6 +153,8 @@ static bool is_abandoned(void *arg) {
     if (ring_n_items(&engine->inbox) == 0) return false;
     if (engine->is_probing) return true;
     inbox_read(engine);
+    /* A long step is for nobody who waits: it is computed anew, in short ones. */
+    if (engine->state.urgency == STEP_RELAXED && plan_has_interactive(&engine->state)) return true;
     if (!engine->n_cancelled) return false;
     for (int i = 0; i < engine->plan.n_items; i++)
         if (!engine->plan.items[i].sequence->is_cancelled) return false;

@@ -36,12 +36,16 @@ struct engine_options {
     enum policy_kind policy;
     struct admission_limits admission;  /* max_context is that of above */
     int64_t target_itl_ns, max_step_ns; /* a step's time, see sched/step_bound.h; both 0: only rows bound it */
+    int64_t batch_step_ns; /* the same with nothing but batch work; 0: STEP_BOUND_BATCH_STEPS max_step_ns */
     /* What steps cost, where their time is bounded. */
     const char *cost_dir;                  /* measurements are kept there (planner/cost_file.h); NULL: nowhere */
     int64_t calibrate_ns;                  /* spent on measuring at the start if none is kept; 0: costs are guessed */
     int64_t hasty_ns;                      /* > 0: so much of it before the first answer, the rest while idle */
     uint8_t weights_id[HASH_SHA256_BYTES]; /* of the model file, for those that are kept */
 };
+
+/* batch_step_ns, or what stands for 0. */
+int64_t engine_batch_step_ns(const struct engine_options *options);
 
 /* Starts the engine's thread, which loads the model; it answers after engine_await.
  * Errors: STATUS_FORMAT, STATUS_INVALID, STATUS_NOMEM, STATUS_LIMIT. */

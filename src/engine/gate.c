@@ -116,13 +116,16 @@ struct gate_answer gate_ask(struct engine *engine, struct request *request) {
     int64_t now_ns = clock_now_ns();
     struct gate_answer answer = {.now_ns = now_ns, .at_ns = now_ns};
     answer.candidate = candidate_of(engine, request, now_ns, &answer.miss);
-    if (engine->is_in_step && engine->step_start_ns + engine->plan.predicted_ns > now_ns && engine->has_costs)
+    /* A long step of batch work ends at once for an interactive request. */
+    bool ends_step = engine->state.urgency == STEP_RELAXED && answer.candidate.terms.service_class == TERMS_INTERACTIVE;
+    bool is_in_step = engine->is_in_step && !ends_step;
+    if (is_in_step && engine->step_start_ns + engine->plan.predicted_ns > now_ns && engine->has_costs)
         answer.at_ns = engine->step_start_ns + engine->plan.predicted_ns;
     /* Where nobody knows what steps take, nothing is promised and nothing refused for its time. */
     if (!engine->has_costs) answer.candidate.terms.deadline_ns = 0;
-    move_prompts(engine, true);
+    if (is_in_step) move_prompts(engine, true);
     answer.admission = admission_answer(&engine->admission, &engine->state, &answer.candidate, answer.at_ns);
-    move_prompts(engine, false);
+    if (is_in_step) move_prompts(engine, false);
     answer.candidate.terms.deadline_ns = request->deadline_ns;
     if (!engine->has_costs) answer.admission.estimate_ns = answer.admission.hold_ns = 0;
     check_slots(engine, request, &answer.admission);

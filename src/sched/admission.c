@@ -2,8 +2,7 @@
 
 #include "base/mem.h"
 
-#define MAX_OVERTAKING 0.8 /* share of time that newcomers are reckoned to take at most */
-#define RESERVE 0.5
+#define RESERVE 0.2                   /* of the slack, what newcomers may not use up */
 #define MIN_RETRY_NS INT64_C(1000000) /* 0 says never */
 
 enum status admission_init(struct admission *admission, const struct admission_limits *limits, int max_sequences) {
@@ -62,6 +61,12 @@ static enum admission_reason check_size(const struct admission *admission, const
     return ADMISSION_ADMITTED;
 }
 
+static bool has_several_tenants(const struct policy *policy) {
+    int n = 0;
+    for (int t = 0; t < TERMS_MAX_TENANTS; t++) n += policy->is_known[t];
+    return n > 1;
+}
+
 static enum admission_reason check_queue(const struct admission *admission, const struct plan_state *state,
                                          const struct terms *terms) {
     int max_waiting = admission->limits.max_waiting[terms->service_class], n_waiting = 0, n_own = 0;
@@ -76,7 +81,9 @@ static enum admission_reason check_queue(const struct admission *admission, cons
     }
     if (n_waiting >= max_waiting) return ADMISSION_QUEUE;
     double room = (max_waiting - n_waiting) * state->policy.weights[terms->tenant];
-    return admission->limits.has_tenants && n_own >= room ? ADMISSION_TENANT_QUEUE : ADMISSION_ADMITTED;
+    return admission->limits.has_tenants && has_several_tenants(&state->policy) && n_own >= room
+               ? ADMISSION_TENANT_QUEUE
+               : ADMISSION_ADMITTED;
 }
 
 /* ---- when it will be ---- */
@@ -84,10 +91,10 @@ static enum admission_reason check_queue(const struct admission *admission, cons
 /* When a first token is late enough for others to be held back: a part of the slack is for what forecasts do not know,
  * but a step of it is what one that goes last in the same step may cost. */
 static int64_t hold_limit_ns(const struct terms *terms, int64_t step_ns) {
+    if (terms->deadline_ns) return terms->deadline_ns; /* until then it is worth as much */
     int64_t spare_ns = terms->slack_ns - (int64_t)((double)terms->slack_ns * RESERVE);
     if (spare_ns < step_ns) spare_ns = step_ns < terms->slack_ns ? step_ns : terms->slack_ns;
-    int64_t limit_ns = terms->promise_ns + spare_ns, due_ns = policy_due_ns(terms);
-    return limit_ns < due_ns ? limit_ns : due_ns;
+    return terms->promise_ns + spare_ns;
 }
 
 /* Promises that the forecast with the candidate breaks and the one without it keeps. In its own place, is_held false,
@@ -139,25 +146,35 @@ static int64_t work_of(const struct plan_state *state, const struct admission_ca
     return step_bound_work_ns(&state->cost, out_pace, from, to);
 }
 
-/* Newcomers of the same tenant go first if they are shorter, those of others if they are shorter than all that the
- * tenant has waiting up to this prompt, or whatever they are if it is heavy. */
-static int64_t stretched(const struct admission *admission, const struct plan_state *state,
-                         const struct admission_candidate *candidate, int64_t estimate_ns, int64_t now_ns) {
-    if (candidate->terms.service_class == TERMS_BATCH) return estimate_ns;
+/* What newcomers will do to its time. Those of other tenants go first if they are shorter than all that the tenant has
+ * waiting up to this prompt. */
+static struct load_delay delay_of(const struct admission *admission, const struct plan_state *state,
+                                  const struct admission_candidate *candidate, int64_t estimate_ns, int64_t now_ns) {
     struct step_pace pace;
-    int64_t own_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace), others_ns = own_ns;
+    int64_t own_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace), tenant_ns = own_ns;
     int tenant = candidate->terms.tenant;
     for (int i = 0; i < state->n_sequences; i++) {
         const struct sequence *sequence = state->sequences[i];
         if (sequence->is_cancelled || sequence->terms.tenant != tenant || sequence_is_decoding(sequence)) continue;
+        if (sequence->terms.service_class != candidate->terms.service_class) continue;
         int64_t ns = step_bound_work_ns(&state->cost, &pace, sequence->n_computed, sequence->n_tokens);
-        if (ns <= own_ns) others_ns += ns;
+        if (ns <= own_ns) tenant_ns += ns;
     }
-    others_ns =
-        state->policy.is_heavy[tenant] ? INT64_MAX : (int64_t)((double)others_ns / state->policy.weights[tenant]);
-    double share =
-        load_share(&admission->load, tenant, own_ns, others_ns, state->policy.is_heavy, now_ns) * pace.stretch;
-    return (int64_t)((double)estimate_ns / (1 - (share < MAX_OVERTAKING ? share : MAX_OVERTAKING)));
+    struct load_prompt prompt = {.terms = &candidate->terms,
+                                 .work_ns = own_ns,
+                                 .tenant_ns = (int64_t)((double)tenant_ns / state->policy.weights[tenant]),
+                                 .estimate_ns = estimate_ns,
+                                 .stretch = pace.stretch,
+                                 .is_heavy = state->policy.is_heavy};
+    return load_delay_of(&admission->load, &prompt, now_ns);
+}
+
+/* What is told. A promise is reserved with some slack, so what most likely happens is enough. A deadline is reserved to
+ * its end, and newcomers may take all that is expected of them: what cannot stand that had better not be begun. */
+static int64_t told_ns(const struct admission_candidate *candidate, int64_t estimate_ns,
+                       const struct load_delay *delay) {
+    double more_ns = candidate->terms.deadline_ns ? delay->mean_ns : delay->likely_ns;
+    return estimate_ns + (int64_t)more_ns;
 }
 
 static struct admission_answer refuse(enum admission_reason reason, int64_t estimate_ns, int64_t retry_after_ns) {
@@ -218,7 +235,8 @@ static struct admission_answer answer_in_time(struct admission *admission, const
         placed.terms.hold_ns = broken_end_ns;
         n_broken = try_place(admission, state, &placed, now_ns, pace.limit_ns, true, &broken_end_ns, &estimate_ns);
     }
-    estimate_ns = stretched(admission, state, candidate, estimate_ns, now_ns);
+    struct load_delay delay = delay_of(admission, state, candidate, estimate_ns, now_ns);
+    estimate_ns = told_ns(candidate, estimate_ns, &delay);
     if (terms->deadline_ns && now_ns + estimate_ns > terms->deadline_ns) {
         int64_t too_late_ns = now_ns + estimate_ns - terms->deadline_ns;
         if (now_ns + solo_ns(admission, state, candidate, now_ns) > terms->deadline_ns)
@@ -254,7 +272,7 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
     if (terms.slack_ns < pace.limit_ns) terms.slack_ns = pace.limit_ns;
     terms.hold_ns = answer->hold_ns;
     terms.n_cached = candidate->n_cached;
-    load_add(&admission->load, terms.tenant, work_ns, now_ns);
+    load_add(&admission->load, &terms, work_ns, now_ns);
     load_find_heavy(&admission->load, state->policy.weights, state->policy.is_heavy);
     return terms;
 }

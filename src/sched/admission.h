@@ -1,9 +1,9 @@
 /* admission: says before any work whether a request is taken and when its first token will come.
  *
  * The estimate is a promise: policy holds the prompt's place, and who comes later and would make a promise late (by
- * more than POLICY_LATE_FACTOR) is told a later time or refused. It comes from a forecast of the queue, stretched by
- * the share of time that arriving prompts take which go first (load). With POLICY_FCFS nothing is refused for its time.
- * Thread: the scheduler's.   Memory: sized at init. */
+ * more than ADMISSION_LATE_SHARE of it), or a deadline, is told a later time or refused. It comes from a forecast of
+ * the queue and from what newcomers will most likely add to it (load). With POLICY_FCFS nothing is refused for its
+ * time. Thread: the scheduler's.   Memory: sized at init. */
 #ifndef KVICK_SCHED_ADMISSION_H
 #define KVICK_SCHED_ADMISSION_H
 
@@ -38,7 +38,9 @@ struct admission_limits {
     /* Who would make others late in the last place too, but nobody miss a deadline, is taken: an estimate that nobody
      * has built on may slip a little, a refusal may not come for nothing. */
     bool takes_late;
-    bool has_tenants; /* a tenant may fill half of what others leave of a queue, so that there is room for the next */
+    /* Once there are several, a tenant may fill half of what others leave of a queue, so that there is room for the
+     * next. */
+    bool has_tenants;
 };
 
 struct admission {

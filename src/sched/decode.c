@@ -1,5 +1,6 @@
 #include "sched/decode.h"
 
+#define BATCH_DECODE_STEPS 8
 #define PROMPT_ROWS_DIVISOR 4 /* while prompts wait, one row of so many is kept for them */
 
 /* Rows that decode may take: over PROMPT_ROWS_DIVISOR steps max_rows in all are kept for prompts, but the only row of
@@ -9,6 +10,18 @@ static int max_decode_rows(const struct plan_state *state, bool has_prompts) {
     if (!has_prompts) return (int)max_rows;
     uint64_t n_kept = (step + 1) * max_rows / PROMPT_ROWS_DIVISOR - step * max_rows / PROMPT_ROWS_DIVISOR;
     return (int)(n_kept < max_rows ? max_rows - n_kept : 1);
+}
+
+/* While interactive prompts wait, batch answers advance only every BATCH_DECODE_STEPS steps: their rows cost time that
+ * is waited for. */
+static bool batch_yields(const struct plan_state *state) {
+    if (state->policy.kind == POLICY_FCFS || state->n_steps % BATCH_DECODE_STEPS == 0) return false;
+    for (int i = 0; i < state->n_sequences; i++) {
+        const struct sequence *sequence = state->sequences[i];
+        if (sequence->is_cancelled || sequence->is_paused || sequence_is_decoding(sequence)) continue;
+        if (sequence->terms.service_class == TERMS_INTERACTIVE) return true;
+    }
+    return false;
 }
 
 /* Those that decoded longest ago come to the front. */
@@ -24,10 +37,11 @@ static void sort_by_last_step(struct sequence **candidates, int n_candidates) {
 
 void decode_plan(struct plan *plan, const struct plan_state *state) {
     int n_candidates = 0;
-    bool has_prompts = false;
+    bool has_prompts = false, yields = batch_yields(state);
     for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
         if (sequence->is_cancelled || sequence->is_paused) continue;
+        if (yields && sequence_is_decoding(sequence) && sequence->terms.service_class == TERMS_BATCH) continue;
         bool has_slot = kv_table_n_missing(&sequence->kv, sequence->n_computed + 1) == 0;
         if (sequence_is_decoding(sequence) && !has_slot) continue; /* waits for those before it in rank */
         if (sequence_is_decoding(sequence))

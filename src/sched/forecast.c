@@ -107,14 +107,27 @@ static bool is_prompt(const struct forecast_sequence *sequence) {
     return sequence->phase == FORECAST_WAITING || sequence->phase == FORECAST_PREFILL;
 }
 
+/* Decoding batch sequences pass while interactive prompts wait (decode). */
+static bool batch_yields(const struct forecast *forecast) {
+    for (int i = 0; i < forecast->n_sequences; i++)
+        if (is_prompt(&forecast->sequences[i]) && forecast->sequences[i].terms->service_class == TERMS_INTERACTIVE)
+            return forecast->policy.kind != POLICY_FCFS;
+    return false;
+}
+
+static bool decodes(const struct forecast_sequence *sequence, bool batch_yields) {
+    if (sequence->phase != FORECAST_DECODE) return false;
+    return !batch_yields || sequence->terms->service_class == TERMS_INTERACTIVE;
+}
+
 /* The decode rows of a step; rows are assumed to suffice for all. Farther ahead there will be answers of requests that
  * have not come yet: as many as of late. */
 static struct step_shape decode_shape(const struct forecast *forecast, const struct plan_state *state) {
     const struct step_cost *cost = &state->cost;
     struct step_shape shape = {0};
+    bool yields = batch_yields(forecast);
     for (int i = 0; i < forecast->n_sequences; i++)
-        if (forecast->sequences[i].phase == FORECAST_DECODE)
-            step_cost_add_decode(cost, &shape, forecast->sequences[i].pos);
+        if (decodes(&forecast->sequences[i], yields)) step_cost_add_decode(cost, &shape, forecast->sequences[i].pos);
     if (forecast->now_ns - forecast->begin_ns < UNKNOWN_AFTER_NS) return shape;
     while (shape.n_decode_rows < (int)(state->decode_rows + 0.5)) step_cost_add_decode(cost, &shape, UNKNOWN_POS);
     return shape;
@@ -154,6 +167,22 @@ static int n_logits_of(const struct forecast_sequence *sequence, int n_rows) {
     return to > first ? to - first : 0;
 }
 
+/* Blocks for a prompt that starts; an interactive one takes those of batch sequences (room). */
+static bool make_blocks(struct forecast *forecast, const struct forecast_sequence *starting) {
+    bool may_interrupt = starting->terms->service_class == TERMS_INTERACTIVE && forecast->policy.kind != POLICY_FCFS;
+    for (int i = forecast->n_sequences - 1; i >= 0 && may_interrupt && !has_blocks(forecast, starting); i--) {
+        struct forecast_sequence *sequence = &forecast->sequences[i];
+        bool is_running = sequence->phase == FORECAST_PREFILL || sequence->phase == FORECAST_DECODE;
+        if (!is_running || sequence->terms->service_class != TERMS_BATCH || forecast->n_rows[i] > 0) continue;
+        if (sequence->phase == FORECAST_DECODE) sequence->n_prompt = sequence->pos + 1;
+        sequence->is_resumed |= sequence->phase == FORECAST_DECODE;
+        sequence->phase = FORECAST_WAITING;
+        sequence->pos = 0;
+        move_blocks(forecast, sequence, 1);
+    }
+    return has_blocks(forecast, starting);
+}
+
 /* Gives prompts their rows of the step, as prefill does. Returns how many prompts got some. */
 static int fill(struct forecast *forecast, const struct plan_state *state, struct step_shape *shape,
                 const struct step_pace *pace) {
@@ -163,7 +192,7 @@ static int fill(struct forecast *forecast, const struct plan_state *state, struc
         int index = forecast->indices[forecast->order[i]];
         struct forecast_sequence *sequence = &forecast->sequences[index];
         bool must_start = sequence->phase == FORECAST_WAITING;
-        if (must_start && !has_blocks(forecast, sequence)) continue;
+        if (must_start && !make_blocks(forecast, sequence)) continue;
         int n = sequence->n_prompt - sequence->pos;
         if (n > n_left) n = n_left;
         n = step_cost_max_prefill(&state->cost, shape, sequence->pos, n, sequence->logits_from, limit_ns);
@@ -201,7 +230,8 @@ static int n_like_steps(const struct forecast *forecast, int n_chunks, int max_s
 }
 
 static void advance(struct forecast *forecast, const struct plan_state *state, struct forecast_sequence *sequence,
-                    int n_rows, int n_steps, const struct step_pace *pace) {
+                    int n_rows, int n_steps, const struct step_pace *pace, bool yields) {
+    if (sequence->phase == FORECAST_DECODE && !decodes(sequence, yields)) return;
     if (sequence->phase == FORECAST_DECODE) {
         sequence->pos += n_steps;
         sequence->n_answer -= n_steps;
@@ -225,6 +255,7 @@ static void advance(struct forecast *forecast, const struct plan_state *state, s
 static bool play_round(struct forecast *forecast, const struct plan_state *state, int max_steps) {
     const struct step_cost *cost = &state->cost;
     struct step_shape shape = decode_shape(forecast, state);
+    bool yields = batch_yields(forecast);
     struct step_pace pace =
         step_bound_pace(cost, &state->limits.step, &shape, urgency_of(forecast, state), state->limits.max_prefill_rows);
     order_prompts(forecast, cost, &pace);
@@ -244,7 +275,7 @@ static bool play_round(struct forecast *forecast, const struct plan_state *state
     }
     forecast->now_ns += n_steps * step_cost_ns(cost, &shape);
     for (int i = 0; i < forecast->n_sequences; i++)
-        advance(forecast, state, &forecast->sequences[i], forecast->n_rows[i], n_steps, &pace);
+        advance(forecast, state, &forecast->sequences[i], forecast->n_rows[i], n_steps, &pace, yields);
     return true;
 }
 

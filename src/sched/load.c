@@ -1,6 +1,13 @@
 #include "sched/load.h"
 
-#define MIN_SPAN_NS ((double)LOAD_TIME_NS) /* a burst at the very start is no rate yet */
+#include <math.h>
+
+#define MIN_SPAN_NS 5e9 /* a burst at the very start is no rate yet */
+#define MIN_LIKELY_SPAN_NS 20e9
+#define MAX_STRETCH 5.0 /* of a time by newcomers */
+#define N_PIECES 4      /* in which a prompt's own work is looked at */
+#define N_ROUNDS 12
+#define MEDIAN_GAP 1 /* so many of the largest newcomers will as likely as not stay away */
 
 static int size_of(int64_t work_ns) {
     int size = 0;
@@ -13,35 +20,109 @@ static double kept(int64_t passed_ns) {
     return 1 / (1 + (double)passed_ns / (double)LOAD_TIME_NS);
 }
 
-void load_add(struct load *load, int tenant, int64_t work_ns, int64_t now_ns) {
-    int64_t passed_ns = load->last_ns && now_ns > load->last_ns ? now_ns - load->last_ns : 0;
-    double keep = kept(passed_ns);
-    for (int t = 0; t < TERMS_MAX_TENANTS; t++)
-        for (int s = 0; s < LOAD_N_SIZES; s++) load->work_ns[t][s] *= keep;
-    load->span_ns = load->span_ns * keep + (double)passed_ns;
-    load->last_ns = now_ns;
-    load->work_ns[tenant][size_of(work_ns)] += (double)work_ns;
+static int64_t passed(const struct load *load, int64_t now_ns) {
+    return load->last_ns && now_ns > load->last_ns ? now_ns - load->last_ns : 0;
 }
 
-double load_share(const struct load *load, int tenant, int64_t own_ns, int64_t others_ns,
-                  const bool is_heavy[TERMS_MAX_TENANTS], int64_t now_ns) {
-    int64_t passed_ns = load->last_ns && now_ns > load->last_ns ? now_ns - load->last_ns : 0;
-    double keep = kept(passed_ns), sum = 0, span_ns = load->span_ns * keep + (double)passed_ns;
-    for (int t = 0; t < TERMS_MAX_TENANTS; t++)
-        for (int s = 0, end = is_heavy[t] && !is_heavy[tenant] ? 0 : size_of(t == tenant ? own_ns : others_ns); s < end;
-             s++)
-            sum += load->work_ns[t][s];
-    return sum * keep / (span_ns > MIN_SPAN_NS ? span_ns : MIN_SPAN_NS);
+void load_add(struct load *load, const struct terms *terms, int64_t work_ns, int64_t now_ns) {
+    int64_t passed_ns = passed(load, now_ns);
+    double keep = kept(passed_ns);
+    for (int c = 0; c < TERMS_N_CLASSES; c++)
+        for (int t = 0; t < TERMS_MAX_TENANTS; t++)
+            for (int s = 0; s < LOAD_N_SIZES; s++) {
+                load->sizes[c][t][s].work_ns *= keep;
+                load->sizes[c][t][s].n *= keep;
+            }
+    load->span_ns = load->span_ns * keep + (double)passed_ns;
+    load->last_ns = now_ns;
+    struct load_size *size = &load->sizes[terms->service_class][terms->tenant][size_of(work_ns)];
+    size->work_ns += (double)work_ns;
+    size->n += 1;
+}
+
+/* ---- who overtakes ---- */
+
+/* The part of a class's and tenant's prompts of size s that are shorter than limit_ns. */
+static double part_below(int s, double limit_ns) {
+    double low_ns = s == 0 ? 0 : ldexp(1, 20 + s), high_ns = ldexp(1, 21 + s);
+    return limit_ns >= high_ns ? 1 : limit_ns <= low_ns ? 0 : (limit_ns - low_ns) / (high_ns - low_ns);
+}
+
+/* Adds by size what came that would overtake the prompt while left_ns of it are left, times weight. */
+static void add_overtakers(const struct load *load, const struct load_prompt *prompt, double left_ns, double weight,
+                           struct load_size sums[LOAD_N_SIZES]) {
+    int class_ = (int)prompt->terms->service_class, tenant = prompt->terms->tenant;
+    double done_ns = (double)prompt->work_ns - left_ns;
+    for (int c = 0; c <= class_; c++)
+        for (int t = 0; t < TERMS_MAX_TENANTS; t++) {
+            double limit_ns = t == tenant ? left_ns : (double)prompt->tenant_ns - done_ns;
+            if (c < class_ || (prompt->is_heavy[tenant] && !prompt->is_heavy[t])) limit_ns = INFINITY;
+            if (c == class_ && prompt->is_heavy[t] && !prompt->is_heavy[tenant]) limit_ns = 0;
+            for (int s = 0; s < LOAD_N_SIZES; s++) {
+                double part = weight * part_below(s, limit_ns);
+                sums[s].work_ns += part * load->sizes[c][t][s].work_ns;
+                sums[s].n += part * load->sizes[c][t][s].n;
+            }
+        }
+}
+
+/* Their work when stretch times as many come, without the n_without largest. */
+static double work_without(const struct load_size sums[LOAD_N_SIZES], double stretch, double n_without) {
+    double work_ns = 0;
+    for (int s = LOAD_N_SIZES - 1; s >= 0; s--) {
+        double n = sums[s].n * stretch;
+        if (n <= 0) continue;
+        double n_left = n > n_without ? n - n_without : 0;
+        n_without -= n - n_left;
+        work_ns += sums[s].work_ns * stretch * (n_left / n);
+    }
+    return work_ns;
+}
+
+/* Those who come while newcomers are served are newcomers too. */
+static double delay_without(const struct load_size sums[LOAD_N_SIZES], double estimate_ns, double n_without) {
+    double delay_ns = 0;
+    for (int i = 0; i < N_ROUNDS; i++) {
+        double stretch = 1 + delay_ns / estimate_ns;
+        if (stretch > MAX_STRETCH) return (MAX_STRETCH - 1) * estimate_ns;
+        delay_ns = work_without(sums, stretch, n_without);
+    }
+    return delay_ns;
+}
+
+struct load_delay load_delay_of(const struct load *load, const struct load_prompt *prompt, int64_t now_ns) {
+    struct load_size sums[LOAD_N_SIZES] = {{0}};
+    int64_t passed_ns = passed(load, now_ns);
+    double keep = kept(passed_ns), span_ns = load->span_ns * keep + (double)passed_ns;
+    double estimate_ns = (double)prompt->estimate_ns, own_ns = (double)prompt->work_ns * prompt->stretch;
+    double likely_span_ns = fmax(span_ns, MIN_LIKELY_SPAN_NS);
+    if (span_ns < MIN_SPAN_NS) span_ns = MIN_SPAN_NS;
+    if (own_ns > estimate_ns) own_ns = estimate_ns;
+    if (estimate_ns <= 0) return (struct load_delay){0};
+    add_overtakers(load, prompt, (double)prompt->work_ns, (estimate_ns - own_ns) * keep / span_ns, sums);
+    for (int i = 0; i < N_PIECES; i++) {
+        double left_ns = (double)prompt->work_ns * (1 - (i + 0.5) / N_PIECES);
+        add_overtakers(load, prompt, left_ns, own_ns / N_PIECES * keep / span_ns, sums);
+    }
+    for (int s = 0; s < LOAD_N_SIZES; s++) sums[s].work_ns *= prompt->stretch;
+    struct load_delay delay = {.mean_ns = delay_without(sums, estimate_ns, 0)};
+    for (int s = 0; s < LOAD_N_SIZES; s++) {
+        sums[s].work_ns *= span_ns / likely_span_ns;
+        sums[s].n *= span_ns / likely_span_ns;
+    }
+    delay.likely_ns = delay_without(sums, estimate_ns, MEDIAN_GAP);
+    return delay;
 }
 
 void load_find_heavy(const struct load *load, const double weights[TERMS_MAX_TENANTS],
                      bool out_is_heavy[TERMS_MAX_TENANTS]) {
     double sums[TERMS_MAX_TENANTS] = {0}, total = 0, total_weight = 0;
     for (int t = 0; t < TERMS_MAX_TENANTS; t++) {
-        for (int s = 0; s < LOAD_N_SIZES; s++) sums[t] += load->work_ns[t][s];
+        for (int c = 0; c < TERMS_N_CLASSES; c++)
+            for (int s = 0; s < LOAD_N_SIZES; s++) sums[t] += load->sizes[c][t][s].work_ns;
         total += sums[t];
         total_weight += sums[t] > 0 ? weights[t] : 0;
     }
     for (int t = 0; t < TERMS_MAX_TENANTS; t++)
-        out_is_heavy[t] = sums[t] * total_weight > LOAD_HEAVY_FACTOR * total * weights[t];
+        out_is_heavy[t] = sums[t] * (total_weight - weights[t]) > LOAD_HEAVY_FACTOR * (total - sums[t]) * weights[t];
 }

@@ -52,11 +52,16 @@ static void note_decode_rows(const struct plan *plan, struct plan_state *state, 
     state->last_plan_ns = now_ns;
 }
 
+bool plan_has_interactive(const struct plan_state *state) {
+    for (int i = 0; i < state->n_sequences; i++)
+        if (state->sequences[i]->terms.service_class == TERMS_INTERACTIVE) return true;
+    return false;
+}
+
 /* Long steps are for batch work alone: who comes meanwhile waits for their end, so a short pause between interactive
  * requests is not enough. */
 static void note_urgency(struct plan_state *state, int64_t now_ns) {
-    for (int i = 0; i < state->n_sequences; i++)
-        if (state->sequences[i]->terms.service_class == TERMS_INTERACTIVE) state->last_interactive_ns = now_ns;
+    if (plan_has_interactive(state)) state->last_interactive_ns = now_ns;
     bool is_alone = !state->last_interactive_ns || now_ns - state->last_interactive_ns > RELAXED_AFTER_NS;
     state->urgency = is_alone ? STEP_RELAXED : STEP_PROMPT;
 }

@@ -66,6 +66,9 @@ void plan_deinit(struct plan *plan);
  * now_ns: of the clock of all terms. */
 void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns);
 
+/* Whether somebody interactive is there. */
+bool plan_has_interactive(const struct plan_state *state);
+
 /* Adds rows [from, to) of a sequence; the caller has checked that they fit. */
 void plan_add(struct plan *plan, struct sequence *sequence, int from, int to);
 

@@ -30,8 +30,8 @@ int policy_tenant(struct policy *policy, uint64_t id, double weight, const bool 
 }
 
 int64_t policy_due_ns(const struct terms *terms) {
-    int64_t due = terms->promise_ns ? terms->promise_ns + terms->slack_ns : INT64_MAX;
-    return terms->deadline_ns && terms->deadline_ns < due ? terms->deadline_ns : due;
+    if (terms->deadline_ns) return terms->deadline_ns;
+    return terms->promise_ns ? terms->promise_ns + terms->slack_ns : INT64_MAX;
 }
 
 void policy_refresh(struct policy *policy, const struct policy_prompt *prompts, int n_prompts) {
@@ -139,8 +139,8 @@ static void find_yielding(const struct policy *policy, struct policy_prompt *pro
         struct policy_prompt *prompt = &prompts[i];
         int t = prompt->terms->tenant;
         bool is_storm = policy->is_heavy[t] && n_waiting[t] >= STORM_PROMPTS;
-        prompt->is_yielding = has_light && is_storm && policy->received[t] >= least;
-        if (prompt->is_yielding && prompt->level > LEVEL_OVERDUE) prompt->level = LEVEL_YIELDING;
+        prompt->is_yielding = has_light && policy->is_heavy[t] && policy->received[t] >= least;
+        if (prompt->is_yielding && is_storm && prompt->level > LEVEL_OVERDUE) prompt->level = LEVEL_YIELDING;
     }
 }
 
@@ -153,8 +153,8 @@ static void find_urgent(struct policy_prompt *prompts, int n, int64_t now_ns, co
         struct policy_prompt *prompt = &prompts[order[i]];
         int64_t due = policy_due_ns(prompt->terms);
         double wall_ns = (double)prompt->work_ns * pace->stretch;
-        bool has_promise =
-            prompt->level == LEVEL_FAIR && prompt->terms->service_class == TERMS_INTERACTIVE && due != INT64_MAX;
+        bool has_promise = prompt->level == LEVEL_FAIR && !prompt->is_yielding &&
+                           prompt->terms->service_class == TERMS_INTERACTIVE && due != INT64_MAX;
         double slip_ns = (double)(due - prompt->terms->arrival_ns) / 5 + (double)pace->limit_ns;
         prompt->is_keepable = has_promise && (double)now_ns + wall_ns <= (double)due + slip_ns;
         if (!prompt->is_keepable) continue;
@@ -174,8 +174,8 @@ static void apply_classes(const struct policy *policy, struct policy_prompt *pro
                           const struct step_pace *pace) {
     bool is_batch_first = policy->batch_credit_ns >= (double)(pace->limit_ns - pace->decode_ns);
     for (int i = 0; i < n; i++) {
-        if (prompts[i].level == LEVEL_RESUMED) continue;
         bool is_batch = prompts[i].terms->service_class == TERMS_BATCH;
+        if (prompts[i].level == LEVEL_RESUMED && !is_batch) continue;
         if (is_batch != is_batch_first) prompts[i].level += LEVELS_OF_A_CLASS;
     }
 }

@@ -1,10 +1,11 @@
 /* policy: in which order prompts get what a step has left for them.
  *
  * POLICY_PROMISES, in this order:
- *   1. sequences that had a token already and must be computed anew (preempted);
+ *   1. interactive sequences that had a token already and must be computed anew (preempted), those of batch work are
+ *      the first of their class;
  *   2. interactive before batch, except that batch gets BATCH_SHARE of the work while both wait;
  *   3. in a class: overdue prompts, oldest first. A prompt is overdue patience + 4 x promised time after its arrival;
- *   4. urgent ones, earliest due first. Due is promise plus slack, or the deadline if that is earlier. As long as
+ *   4. urgent ones, earliest due first. Due is the deadline, or without one promise plus slack. As long as
  *      all prompts with promises can be served by their dues in that order, none is urgent; one that can no longer be
  *      on time is not urgent either, so that it does not make others late, nor one of 7. Batch promises are not
  * reservations;
@@ -67,7 +68,7 @@ void policy_init(struct policy *policy, enum policy_kind kind);
  * shares one.   weight > 0 replaces the one before. */
 int policy_tenant(struct policy *policy, uint64_t id, double weight, const bool in_use[TERMS_MAX_TENANTS]);
 
-/* When a promise becomes late: INT64_MAX if none was made. */
+/* When a promise becomes late: who asked for a deadline is promised that. INT64_MAX if none was made. */
 int64_t policy_due_ns(const struct terms *terms);
 
 /* Must see all prompts before each policy_order: tenants that return start a little ahead of the others. */

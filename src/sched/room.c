@@ -82,6 +82,48 @@ static void preempt(struct sequence *sequence, struct plan_state *state) {
     state->n_preempted++;
 }
 
+/* The last of the batch sequences that run and may still be interrupted. */
+static struct sequence *last_batch(const struct plan_state *state) {
+    for (int i = state->n_sequences - 1; i >= 0; i--) {
+        struct sequence *sequence = state->sequences[i];
+        bool is_batch = sequence->terms.service_class == TERMS_BATCH && !sequence->is_cancelled;
+        if (is_batch && sequence->state == SEQ_RUNNING && sequence->n_preempted < ROOM_MAX_INTERRUPTS) return sequence;
+    }
+    return NULL;
+}
+
+/* Whether there would be room without them. What they share counts for each, so the answer may be too good: then some
+ * have given way for one that starts a little later. */
+static bool would_have_room(const struct sequence *waiting, const struct plan_state *state) {
+    for (int g = 0; g < state->groups->n_groups; g++) {
+        int n_free = block_pool_n_available(&state->groups->groups[g].pool), n_needed = n_to_come(waiting, state, g);
+        for (int i = 0; i < state->n_sequences; i++) {
+            const struct sequence *sequence = state->sequences[i];
+            bool is_batch = sequence->terms.service_class == TERMS_BATCH;
+            if (sequence->state != SEQ_RUNNING) continue;
+            if (is_batch && sequence->n_preempted < ROOM_MAX_INTERRUPTS)
+                n_free += kv_table_n_held(&sequence->kv, g);
+            else
+                n_needed += n_to_come(sequence, state, g);
+        }
+        if (n_needed > n_free) return false;
+    }
+    return true;
+}
+
+/* The first interactive prompt that waits for blocks gets those of batch sequences. */
+static void make_for_waiting(struct plan_state *state) {
+    struct sequence *waiting = NULL, *victim;
+    if (state->policy.kind == POLICY_FCFS) return;
+    for (int i = 0; !waiting && i < state->n_sequences; i++) {
+        struct sequence *sequence = state->sequences[i];
+        bool is_ready = sequence->state == SEQ_WAITING && !sequence->is_cancelled && !sequence->is_paused;
+        if (is_ready && sequence->terms.service_class == TERMS_INTERACTIVE) waiting = sequence;
+    }
+    if (!waiting || has_room(waiting, state) || !would_have_room(waiting, state)) return;
+    while (!has_room(waiting, state) && (victim = last_batch(state)) != NULL) preempt(victim, state);
+}
+
 void room_make(struct plan_state *state) {
     for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
@@ -98,6 +140,7 @@ void room_make(struct plan_state *state) {
             preempt(victim, state);
         }
     }
+    make_for_waiting(state);
 }
 
 int room_grow(struct sequence *sequence, int n_tokens) {

@@ -5,11 +5,15 @@
  * that run is preempted: it gives all blocks back, waits, and is computed anew, where its published blocks are found as
  * long as nobody took them. Rank: interactive before batch, then order of arrival. Only who ranks behind gives way; who
  * is last itself waits with what it has. So the first in rank always gets its slot (all others give way, and what is
- * admitted fits a pool alone), it ends, and in the end everybody does.   Thread: engine. */
+ * admitted fits a pool alone), it ends, and in the end everybody does.
+ * A waiting interactive prompt takes the blocks of running batch sequences too, last ones first, if that makes room for
+ * it; who has been interrupted ROOM_MAX_INTERRUPTS times is left alone, so that batch work ends.   Thread: engine. */
 #ifndef KVICK_SCHED_ROOM_H
 #define KVICK_SCHED_ROOM_H
 
 #include "sched/plan.h"
+
+#define ROOM_MAX_INTERRUPTS 4
 
 /* Before a step is planned: prompts take over what others have published meanwhile, and every running sequence gets the
  * slot of its next row, or is preempted, or has to pass. */

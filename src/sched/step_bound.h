@@ -12,7 +12,7 @@
 
 #include "sched/step_cost.h"
 
-#define STEP_BOUND_BATCH_STEPS 4 /* batch_step_ns, in max_step_ns */
+#define STEP_BOUND_BATCH_STEPS 5 /* batch_step_ns, in max_step_ns */
 
 struct step_limits {
     bool is_unbounded; /* no L at all: a prompt is run in as few steps as rows allow */

@@ -106,6 +106,9 @@ static void queues_are_bounded_and_tenants_leave_room(void **state) {
     fill_queue(6, 400, 100 * SIM_MS);
     world.admission.limits.max_waiting[TERMS_INTERACTIVE] = 12;
     struct admission_candidate same = ask_for(50, 4), other = same;
+    world.admission.limits.has_tenants = true;
+    assert_int_equal(answer(&same).reason, ADMISSION_ADMITTED); /* there is no other tenant yet */
+    world.admission.limits.has_tenants = false;
     same.terms.tenant = admission_tenant(&world.state, 1, 1);
     other.terms.tenant = admission_tenant(&world.state, 2, 1);
     assert_true(same.terms.tenant != other.terms.tenant);

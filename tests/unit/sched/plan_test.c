@@ -199,8 +199,28 @@ static void a_second_turn_finds_the_first_ones_blocks(void **state) {
     close_world(&w);
 }
 
+/* One row a step: batch answers get one of eight while an interactive prompt waits, and all of them afterwards. */
+static void batch_answers_let_prompts_pass(void **state) {
+    (void)state;
+    static struct world w;
+    open_world(&w, 1, limits_of(2, 1, 2), MAX_BLOCKS, false);
+    struct slot *batch = arrive(&w, counting, 4, 40, 4, false);
+    batch->sequence.terms.service_class = TERMS_BATCH;
+    while (!sequence_is_decoding(&batch->sequence)) step(&w);
+    struct slot *prompt = arrive(&w, counting, 16, 1, 16, false);
+    int n_before = batch->sequence.n_tokens;
+    while (prompt->sequence.state != SEQ_FREE) step(&w);
+    int n_meanwhile = batch->sequence.n_tokens - n_before;
+    assert_true(n_meanwhile >= 1 && n_meanwhile <= 3);
+    step(&w);
+    assert_int_equal(batch->sequence.n_tokens, n_before + n_meanwhile + 1);
+    while (w.state.n_sequences) step(&w);
+    close_world(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batch_answers_let_prompts_pass),
         cmocka_unit_test(decode_goes_before_prompts),
         cmocka_unit_test(nobody_overtakes_who_waits_for_blocks),
         cmocka_unit_test(blocks_are_taken_as_rows_come),

@@ -50,6 +50,43 @@ static void own_blocks_are_no_cached_tokens(void **state) {
     close_world(&w);
 }
 
+/* A batch answer that holds most of the pool, and a prompt that needs more than is left. */
+static struct slot *open_full(struct world *w, enum policy_kind policy, struct slot **out_batch) {
+    open_world(w, 1, limits_of(2, 64, 2), 9, false);
+    w->state.policy.kind = policy;
+    *out_batch = arrive(w, counting, 7, 30, 7, false);
+    (*out_batch)->sequence.terms.service_class = TERMS_BATCH;
+    while ((*out_batch)->sequence.kv.n_blocks < 5) step(w);
+    return arrive(w, counting, 20, 4, 20, false);
+}
+
+static void a_waiting_prompt_gets_the_blocks_of_batch_work(void **state) {
+    (void)state;
+    static struct world w;
+    struct slot *batch, *prompt = open_full(&w, POLICY_PROMISES, &batch);
+    step(&w);
+    assert_int_equal(batch->sequence.n_preempted, 1);
+    assert_int_equal(prompt->sequence.state, SEQ_RUNNING);
+    while (w.state.n_sequences) step(&w);
+    close_world(&w);
+}
+
+/* Not those of other interactive work, nor of batch work that was interrupted often, and with FCFS none. */
+static void others_keep_their_blocks(void **state) {
+    (void)state;
+    static struct world w;
+    for (int i = 0; i < 3; i++) {
+        struct slot *other, *prompt = open_full(&w, i == 0 ? POLICY_FCFS : POLICY_PROMISES, &other);
+        if (i == 1) other->sequence.n_preempted = ROOM_MAX_INTERRUPTS;
+        if (i == 2) other->sequence.terms.service_class = TERMS_INTERACTIVE;
+        step(&w);
+        assert_int_equal(w.state.n_preempted, 0);
+        assert_int_equal(prompt->sequence.state, SEQ_WAITING);
+        while (w.state.n_sequences) step(&w);
+        close_world(&w);
+    }
+}
+
 /* Everybody alone fits the pool, all together by far not: all end, whatever their classes, in few enough steps. */
 static void everybody_ends(void **state) {
     (void)state;
@@ -127,6 +164,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_in_rank_gives_way),
         cmocka_unit_test(own_blocks_are_no_cached_tokens),
+        cmocka_unit_test(a_waiting_prompt_gets_the_blocks_of_batch_work),
+        cmocka_unit_test(others_keep_their_blocks),
         cmocka_unit_test(everybody_ends),
         cmocka_unit_test(equal_prompts_are_computed_once),
         cmocka_unit_test(other_salts_share_nothing),
