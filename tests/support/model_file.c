@@ -66,6 +66,12 @@ static void set_scales(enum dtype dtype, uint8_t *block, double sigma, double ji
         for (int i = 192; i < 208; i++) block[i] = (uint8_t)(block[i] % 32 - 16); /* i8 scales; codes -32..31 */
         put_f16(block + 208, d / 170);
         break;
+    case DTYPE_Q2_K:
+        put_f16(block + 80, d / 12); /* scale 0..15 times code 0..3 */
+        put_f16(block + 82, d / 12 * 1.5);
+        break;
+    case DTYPE_IQ4_XS: put_f16(block, d / 1300); break; /* scale -32..31 times a value of 70 */
+    case DTYPE_IQ2_S: put_f16(block, d / 65); break;    /* scale 1..31 in eighths times a value of 28 */
     default: fail_msg("no random blocks of type %s", dtype_name(dtype));
     }
 }
