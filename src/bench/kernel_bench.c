@@ -48,19 +48,16 @@ static void put_value(struct kernel_bench *bench, enum dtype dtype, uint8_t *out
         memcpy(out, &half, sizeof half);
 }
 
-static bool has_min(enum dtype dtype) {
-    return dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1 || dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K;
-}
-
 static void put_block(struct kernel_bench *bench, enum dtype dtype, uint8_t *out) {
     if (dtype_block_elements(dtype) == 1) {
         put_value(bench, dtype, out);
         return;
     }
     for (int i = 0; i < dtype_block_bytes(dtype); i++) out[i] = (uint8_t)next_random(bench);
-    uint8_t *scales = dtype == DTYPE_Q6_K ? out + 208 : out;
-    put_value(bench, DTYPE_F16, scales);
-    if (has_min(dtype)) put_value(bench, DTYPE_F16, scales + 2);
+    int off, n_scales = dtype_f16_scales(dtype, &off);
+    for (int i = 0; i < n_scales; i++) put_value(bench, DTYPE_F16, out + off + 2 * i);
+    if (dtype == DTYPE_MXFP4) out[0] = 126;
+    if (dtype == DTYPE_IQ1_M) out[55] &= 0xbf; /* its scale's largest exponents would be infinite */
 }
 
 /* Repeats the first n_bytes of cold over all of it. */

@@ -25,4 +25,14 @@ static inline int block_read_nibble(const uint8_t *bytes, int j) {
     return bytes[j / 2] >> 4 * (j % 2) & 15;
 }
 
+/* 64 bytes hold 256 2-bit codes: bytes 0..31 the elements 0..127 in four planes of 32, bytes 32..63 the rest. */
+static inline int block_read_plane2(const uint8_t *codes, int e) {
+    return codes[e / 128 * 32 + e % 32] >> 2 * (e / 32 % 4) & 3;
+}
+
+/* 32 bytes hold 256 bits in eight planes of 32. */
+static inline int block_read_plane1(const uint8_t *bits, int e) {
+    return bits[e % 32] >> e / 32 & 1;
+}
+
 #endif

@@ -43,19 +43,9 @@ void dequantize_q8_0(const uint8_t *block, float *out) {
 
 /* ---- 256 elements ---- */
 
-/* 64 bytes hold 256 2-bit codes: bytes 0..31 the elements 0..127 in four planes of 32, bytes 32..63 the rest. */
-static int plane2(const uint8_t *codes, int e) {
-    return codes[e / 128 * 32 + e % 32] >> 2 * (e / 32 % 4) & 3;
-}
-
 /* 128 bytes hold 256 4-bit codes in runs of 32 bytes, each with two planes of 32 elements. */
 static int plane4(const uint8_t *codes, int e) {
     return codes[e / 64 * 32 + e % 32] >> 4 * (e / 32 % 2) & 15;
-}
-
-/* 32 bytes hold 256 bits in eight planes of 32. */
-static int plane1(const uint8_t *bits, int e) {
-    return bits[e % 32] >> e / 32 & 1;
 }
 
 void dequantize_q2_k(const uint8_t *block, float *out) {
@@ -63,18 +53,7 @@ void dequantize_q2_k(const uint8_t *block, float *out) {
     float d = block_read_f16(block + 80), d_min = block_read_f16(block + 82);
     for (int j = 0; j < 16; j++) {
         float scale = d * (float)(scales[j] & 15), min = d_min * (float)(scales[j] >> 4);
-        for (int e = 16 * j; e < 16 * j + 16; e++) out[e] = scale * (float)plane2(codes, e) - min;
-    }
-}
-
-void dequantize_q3_k(const uint8_t *block, float *out) {
-    const uint8_t *high = block, *codes = block + 32, *scales = block + 96;
-    float d = block_read_f16(block + 108);
-    for (int j = 0; j < 16; j++) {
-        int low4_bits = scales[j % 8] >> 4 * (j / 8) & 15, high2_bits = scales[8 + j % 4] >> 2 * (j / 4) & 3;
-        float scale = d * (float)((low4_bits | high2_bits << 4) - 32);
-        for (int e = 16 * j; e < 16 * j + 16; e++)
-            out[e] = scale * (float)(plane2(codes, e) - (plane1(high, e) ? 0 : 4)); /* a set bit means no offset */
+        for (int e = 16 * j; e < 16 * j + 16; e++) out[e] = scale * (float)block_read_plane2(codes, e) - min;
     }
 }
 
@@ -99,7 +78,7 @@ static void q45_k(const uint8_t *block, const uint8_t *high, const uint8_t *code
         scale_and_min(block + 4, j, &scale_code, &min_code);
         float scale = d * (float)scale_code, min = d_min * (float)min_code;
         for (int e = 32 * j; e < 32 * j + 32; e++) {
-            int code = plane4(codes, e) | (high ? plane1(high, e) << 4 : 0);
+            int code = plane4(codes, e) | (high ? block_read_plane1(high, e) << 4 : 0);
             out[e] = scale * (float)code - min;
         }
     }
@@ -120,7 +99,7 @@ void dequantize_q6_k(const uint8_t *block, float *out) {
         float scale = d * (float)(int8_t)scales[j];
         for (int e = 16 * j; e < 16 * j + 16; e++) {
             int low4_bits = low[e / 128 * 64 + e % 64] >> 4 * (e / 64 % 2) & 15; /* planes of 64, unlike Q4_K */
-            out[e] = scale * (float)((low4_bits | plane2(high, e) << 4) - 32);
+            out[e] = scale * (float)((low4_bits | block_read_plane2(high, e) << 4) - 32);
         }
     }
 }

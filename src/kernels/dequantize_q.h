@@ -1,4 +1,5 @@
-/* dequantize_q: one block of the integer formats, Qn_0 and Qn_1 (32 elements) and Qn_K (256 elements).
+/* dequantize_q: one block of the integer formats, Qn_0 and Qn_1 (32 elements) and Qn_K (256 elements), but
+ * for Q3_K.
  *
  * Called through dequantize_row. block: dtype_block_bytes bytes, any alignment; out: [dtype_block_elements].
  * Thread: any.   Source: docs/formats/quantized-types.md; the orders of operations are gguf-py's. */
@@ -14,7 +15,6 @@ void dequantize_q5_1(const uint8_t *block, float *out);
 void dequantize_q8_0(const uint8_t *block, float *out);
 
 void dequantize_q2_k(const uint8_t *block, float *out);
-void dequantize_q3_k(const uint8_t *block, float *out);
 void dequantize_q4_k(const uint8_t *block, float *out);
 void dequantize_q5_k(const uint8_t *block, float *out);
 void dequantize_q6_k(const uint8_t *block, float *out);

@@ -49,6 +49,26 @@ int dtype_block_bytes(enum dtype dtype) {
     return row_of(dtype)->block_bytes;
 }
 
+int dtype_f16_scales(enum dtype dtype, int *out_off) {
+    *out_off = 0;
+    switch (dtype) {
+    case DTYPE_Q2_K: *out_off = 80; return 2;
+    case DTYPE_Q3_K: *out_off = 108; return 1;
+    case DTYPE_Q6_K: *out_off = 208; return 1;
+    case DTYPE_TQ1_0: *out_off = 52; return 1;
+    case DTYPE_TQ2_0: *out_off = 64; return 1;
+    case DTYPE_Q4_1:
+    case DTYPE_Q5_1:
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K: return 2;
+    case DTYPE_Q8_1:
+    case DTYPE_Q8_K:
+    case DTYPE_IQ1_M:
+    case DTYPE_MXFP4: return 0;
+    default: return row_of(dtype)->block_elements > 1;
+    }
+}
+
 enum status dtype_bytes(enum dtype dtype, uint64_t n_elements, uint64_t *out_bytes) {
     const struct row *row = row_of(dtype);
     if (n_elements % (uint64_t)row->block_elements) return STATUS_INVALID;

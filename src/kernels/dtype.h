@@ -29,6 +29,10 @@ bool dtype_from_name(const char *name, enum dtype *out);
 int dtype_block_elements(enum dtype dtype);
 int dtype_block_bytes(enum dtype dtype);
 
+/* How many f16 scales and minima lie one after the other in a block, and the first one's byte. 0 for plain types and
+ * for those whose scale is of another form: IQ1_M, MXFP4, Q8_1, Q8_K. */
+int dtype_f16_scales(enum dtype dtype, int *out_off);
+
 /* Bytes of n elements in whole blocks.
  * Errors: STATUS_INVALID if n is no multiple of the block's elements, STATUS_LIMIT if the product wraps. */
 WARN_UNUSED enum status dtype_bytes(enum dtype dtype, uint64_t n_elements, uint64_t *out_bytes);

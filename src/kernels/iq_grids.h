@@ -1,7 +1,7 @@
 /* iq_grids: the codebooks of the IQ formats, one 16-bit word a point, in the order of the format's indices.
  *
  * They were picked by search when the formats were made, so that no formula gives them; each happens to ascend as a
- * word. Element i of a point is the code at bits 2i (IQ1, IQ2: eight elements) or 4i (IQ3: four); dequantize_iq.c maps
+ * word. Element i of a point is the code at bits 2i (IQ1, IQ2: eight elements) or 4i (IQ3: four); block_codes.c maps
  * codes to values. Thread: any, const.   Source: the format's own tables, as packed in gguf-py's quants.py; the test
  * compares their digests with figures computed from there. */
 #ifndef KVICK_KERNELS_IQ_GRIDS_H

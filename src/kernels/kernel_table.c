@@ -1,6 +1,7 @@
 #include "kernels/kernel_table.h"
 
 #include "base/cpu.h"
+#include "kernels/pack.h"
 
 void kernel_table_choose(struct kernel_table *table, unsigned tiers) {
     *table = (struct kernel_table){0};
@@ -27,7 +28,7 @@ void kernel_table_choose(struct kernel_table *table, unsigned tiers) {
 }
 
 gemm_q8_fn *kernel_table_gemm_q8(const struct kernel_table *table, enum dtype dtype) {
-    switch (dtype) {
+    switch (pack_order(dtype)) {
     case DTYPE_Q4_0: return table->gemm_q4_0;
     case DTYPE_Q4_1: return table->gemm_q4_1;
     case DTYPE_Q5_0: return table->gemm_q5_0;
@@ -36,6 +37,9 @@ gemm_q8_fn *kernel_table_gemm_q8(const struct kernel_table *table, enum dtype dt
     case DTYPE_Q4_K: return table->gemm_q4_k;
     case DTYPE_Q5_K: return table->gemm_q5_k;
     case DTYPE_Q6_K: return table->gemm_q6_k;
+    case DTYPE_Q2_K: return table->gemm_q2_k;
+    case PACK_WIDE_32: return table->gemm_wide_32;
+    case PACK_WIDE_16: return table->gemm_wide_16;
     default: return NULL;
     }
 }

@@ -237,8 +237,8 @@ static void exact_product(const struct check *check, const struct set *set, cons
         double x = set->x[at], offset = 0;
         if (is_q8(check)) {
             x = activation(&set->input.act, at);
-            if (j % 32 == 0) unpack_scalar_block(check->dtype, tile, j / 32, &block);
-            offset = fabs((double)block.m[col % GEMM_TILE_COLS]);
+            if (j % 32 == 0) unpack_scalar_block(pack_order(check->dtype), tile, j / 32, &block);
+            offset = fabs((double)block.m[j % 32 / 16][col % GEMM_TILE_COLS]);
         }
         sum += x * (double)w[j];
         magnitude += fabs(x) * (fabs((double)w[j]) + 2 * offset);

@@ -77,27 +77,29 @@ static uint16_t scale_bits(struct gen *gen, enum gen_kind kind) {
     }
 }
 
-/* Byte offsets of the f16 fields of a block: how many, the first; a second follows it. */
-static int scale_fields(enum dtype dtype, int *out_first) {
-    *out_first = dtype == DTYPE_Q6_K ? 208 : 0;
-    switch (dtype) {
-    case DTYPE_Q4_0:
-    case DTYPE_Q5_0:
-    case DTYPE_Q8_0:
-    case DTYPE_Q6_K: return 1;
-    case DTYPE_Q4_1:
-    case DTYPE_Q5_1:
-    case DTYPE_Q4_K:
-    case DTYPE_Q5_K: return 2;
-    default: return 0;
+/* The exponent of MXFP4: of the same sizes as f16 scales have. */
+static uint8_t exponent_byte(struct gen *gen, enum gen_kind kind) {
+    switch (kind) {
+    case GEN_NORMAL: return (uint8_t)gen_between(gen, 118, 124);
+    case GEN_MAX:
+    case GEN_HUGE: return 143;
+    case GEN_ZERO:
+    case GEN_DENORMAL: return (uint8_t)gen_below(gen, 2);
+    case GEN_SMALL: return (uint8_t)gen_between(gen, 2, 30);
+    default: return (uint8_t)gen_below(gen, 144);
     }
+}
+
+/* The f16 scale of IQ1_M in the top nibbles of its last four words. */
+static void put_scattered(uint16_t bits, uint8_t *words) {
+    for (int w = 0; w < 4; w++) words[2 * w + 1] = (uint8_t)((words[2 * w + 1] & 15) | (bits >> 4 * w & 15) << 4);
 }
 
 /* One byte repeated over the quants and inner scales: all bits set and clear, and both ends of int8. */
 static const uint8_t extremes[] = {0xff, 0x00, 0x80, 0x7f, 0xf0, 0x0f};
 
 static void one_block(struct gen *gen, enum gen_kind kind, enum dtype dtype, uint8_t *out) {
-    int n_bytes = dtype_block_bytes(dtype), first, n_scales = scale_fields(dtype, &first);
+    int n_bytes = dtype_block_bytes(dtype), first, n_scales = dtype_f16_scales(dtype, &first);
     if (kind == GEN_MAX)
         memset(out, extremes[gen_below(gen, (int)sizeof extremes)], (size_t)n_bytes);
     else
@@ -106,6 +108,8 @@ static void one_block(struct gen *gen, enum gen_kind kind, enum dtype dtype, uin
         uint16_t bits = scale_bits(gen, kind);
         memcpy(out + first + 2 * i, &bits, sizeof bits);
     }
+    if (dtype == DTYPE_MXFP4) out[0] = exponent_byte(gen, kind);
+    if (dtype == DTYPE_IQ1_M) put_scattered(scale_bits(gen, kind), out + 48);
 }
 
 static void one_value(struct gen *gen, enum gen_kind kind, enum dtype dtype, uint8_t *out) {

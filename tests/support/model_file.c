@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "kernels/dequantize.h"
 #include "kernels/quantize.h"
 #include "support/test.h"
 #include "weights/gguf_write.h"
@@ -42,6 +43,23 @@ static void put_f16(uint8_t *at, double value) {
     memcpy(at, &bits, sizeof bits);
 }
 
+/* Scales of a block of any other type: what a scale of 1 makes of the block is measured. */
+static void set_measured(enum dtype dtype, uint8_t *block, double sigma) {
+    float values[256];
+    double sum = 0, scale = 1;
+    int off, n_scales = dtype_f16_scales(dtype, &off), n = dtype_block_elements(dtype);
+    for (int round = 0; round < 2; round++, scale = sigma / sqrt(sum / n), sum = 0) {
+        uint16_t bits = dtype_f32_to_f16((float)scale);
+        for (int i = 0; i < n_scales; i++) put_f16(block + off + 2 * i, scale);
+        if (dtype == DTYPE_MXFP4) block[0] = (uint8_t)(127 + ilogb(scale));
+        for (int w = 0; w < 4 && dtype == DTYPE_IQ1_M; w++) /* scattered over the top nibbles of four words */
+            block[49 + 2 * w] = (uint8_t)((block[49 + 2 * w] & 15) | (bits >> 4 * w & 15) << 4);
+        dequantize_row(dtype, block, values, n);
+        for (int i = 0; i < n; i++) sum += (double)values[i] * (double)values[i];
+        if (sum == 0) return;
+    }
+}
+
 /* Scales of one random block, so that its weights have mean near 0 and deviation near sigma. */
 static void set_scales(enum dtype dtype, uint8_t *block, double sigma, double jitter) {
     double d = sigma * (0.8 + 0.4 * jitter);
@@ -63,7 +81,7 @@ static void set_scales(enum dtype dtype, uint8_t *block, double sigma, double ji
         for (int i = 192; i < 208; i++) block[i] = (uint8_t)(block[i] % 32 - 16); /* i8 scales; codes -32..31 */
         put_f16(block + 208, d / 170);
         break;
-    default: fail_msg("no random blocks of type %s", dtype_name(dtype));
+    default: set_measured(dtype, block, d);
     }
 }
 

@@ -17,7 +17,7 @@ static inline void gemm_q8_scalar_dot(const struct act_q8 *x, size_t off, const 
 
 static inline void gemm_q8_scalar(enum dtype dtype, const void *w_packed, const struct act_q8 *x, float *out,
                                   int out_stride, int n_rows, int n_cols, int k) {
-    int n_blocks = k / ACT_Q8_BLOCK, has_two_scales = dtype == DTYPE_Q6_K;
+    int n_blocks = k / ACT_Q8_BLOCK, has_two_scales = unpack_scalar_has_two_scales(dtype);
     int has_min = dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1 || dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K;
     for (int col = 0; col < n_cols; col += GEMM_TILE_COLS) {
         const uint8_t *tile = (const uint8_t *)w_packed + pack_tile_bytes(dtype, k) * (size_t)(col / GEMM_TILE_COLS);
@@ -36,7 +36,11 @@ static inline void gemm_q8_scalar(enum dtype dtype, const void *w_packed, const 
                         acc[c] = __builtin_fmaf((float)dot[c], x->d[at] * block.d[half][c],
                                                 b == 0 && half == 0 ? 0.0f : acc[c]);
                 }
-                for (int c = 0; has_min && c < width; c++) acc[c] = __builtin_fmaf(block.m[c], x->dsum[at], acc[c]);
+                for (int c = 0; has_min && c < width; c++) acc[c] = __builtin_fmaf(block.m[0][c], x->dsum[at], acc[c]);
+                for (int half = 0; half < 2 && dtype == DTYPE_Q2_K; half++) {
+                    float dsum = x->d[at] * (float)-x->nsum16[2 * at + (size_t)half];
+                    for (int c = 0; c < width; c++) acc[c] = __builtin_fmaf(block.m[half][c], dsum, acc[c]);
+                }
             }
         }
     }

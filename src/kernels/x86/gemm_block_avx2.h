@@ -6,20 +6,27 @@
 
 #include <string.h>
 
+#include "kernels/pack.h"
 #include "kernels/x86/gemm_out_avx2.h"
 
 #define GEMM_MAX_PLANES 2
 
-/* value[k][c] = d[k / 16][c] * (q[0][k][c] - offset) + m[c]; lane c of q[0][j] holds k 4j..4j+3 of column c as unsigned
- * bytes. Q8_0 has magnitudes there and the signed weights in q[1]: the activations take their signs. */
+/* value[k][c] = d[k / 16][c] * (q[0][k][c] - offset) + m[k / 16][c]; lane c of q[0][j] holds k 4j..4j+3 of column c as
+ * unsigned bytes. Signed types have magnitudes there and the weights in q[1]: the activations take their signs. */
 struct gemm_block {
     __m256i q[GEMM_MAX_PLANES][8];
-    __m256 d[2]; /* d[1] for Q6_K only */
-    __m256 m;    /* for types with a minimum only */
+    __m256 d[2]; /* d[1] for types with two scales only */
+    __m256 m[2]; /* for types with minima only; m[1] for Q2_K */
 };
 
-GEMM_INLINE bool gemm_block_has_min(enum dtype dtype) {
+/* Minima of a block: none, one, or one for each half. */
+GEMM_INLINE int gemm_block_n_mins(enum dtype dtype) {
+    if (dtype == DTYPE_Q2_K) return 2;
     return dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1 || dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K;
+}
+
+GEMM_INLINE bool gemm_block_is_signed(enum dtype dtype) {
+    return dtype == DTYPE_Q8_0 || dtype == PACK_WIDE_32 || dtype == PACK_WIDE_16;
 }
 
 GEMM_INLINE bool gemm_block_has_fifth(enum dtype dtype) {
@@ -28,7 +35,7 @@ GEMM_INLINE bool gemm_block_has_fifth(enum dtype dtype) {
 
 /* Scales of a block: one, or one for each half. */
 GEMM_INLINE int gemm_block_n_scales(enum dtype dtype) {
-    return dtype == DTYPE_Q6_K ? 2 : 1;
+    return dtype == DTYPE_Q6_K || dtype == DTYPE_Q2_K || dtype == PACK_WIDE_16 ? 2 : 1;
 }
 
 /* log2 of the offset of the unsigned weights; 0: no offset. */
@@ -89,7 +96,7 @@ GEMM_INLINE void gemm_block_8_bits(const uint8_t *src, __m256i q[GEMM_MAX_PLANES
 }
 
 GEMM_INLINE void gemm_block_32(enum dtype dtype, const uint8_t *tile, int block_idx, int h, struct gemm_block *out) {
-    const bool has_min = gemm_block_has_min(dtype);
+    const bool has_min = gemm_block_n_mins(dtype) == 1;
     const int block_bytes = dtype == DTYPE_Q4_0   ? 18
                             : dtype == DTYPE_Q4_1 ? 20
                             : dtype == DTYPE_Q5_0 ? 22
@@ -97,7 +104,7 @@ GEMM_INLINE void gemm_block_32(enum dtype dtype, const uint8_t *tile, int block_
                                                   : 34;
     const uint8_t *src = tile + (size_t)block_idx * (size_t)block_bytes * GEMM_TILE_COLS;
     out->d[0] = gemm_block_f16(src + 16 * h);
-    if (has_min) out->m = gemm_block_f16(src + 32 + 16 * h);
+    if (has_min) out->m[0] = gemm_block_f16(src + 32 + 16 * h);
     src += has_min ? 64 : 32;
     if (dtype == DTYPE_Q8_0) {
         gemm_block_8_bits(src + 32 * h, out->q);
@@ -127,30 +134,76 @@ GEMM_INLINE void gemm_block_k45(enum dtype dtype, const uint8_t *tile, int block
     __m128i min =
         _mm_or_si128(_mm_and_si128(_mm_srli_epi16(low, 4), low4), _mm_and_si128(_mm_srli_epi16(high, 2), high2));
     out->d[0] = _mm256_mul_ps(gemm_block_f16(src + 16 * h), gemm_block_u8(scale));
-    out->m = _mm256_xor_ps(_mm256_mul_ps(gemm_block_f16(src + 32 + 16 * h), gemm_block_u8(min)), _mm256_set1_ps(-0.0f));
+    out->m[0] =
+        _mm256_xor_ps(_mm256_mul_ps(gemm_block_f16(src + 32 + 16 * h), gemm_block_u8(min)), _mm256_set1_ps(-0.0f));
     src += head_bytes + (size_t)s * (size_t)quant_bytes;
     gemm_block_nibbles(src + 32 * h, out->q[0]);
     if (dtype == DTYPE_Q5_K) gemm_block_fifth_bits(src + 256 + 4 * h, out->q[0]);
 }
 
+/* d times the 8 signed bytes of each half of k; scales: of its first column, as all of a tile. */
+GEMM_INLINE void gemm_block_two_scales(__m256 d, const uint8_t *scales, struct gemm_block *out) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+        __m256i scale = _mm256_cvtepi8_epi32(gemm_block_8(scales + 16 * half));
+        out->d[half] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(scale));
+    }
+}
+
 GEMM_INLINE void gemm_block_k6(const uint8_t *tile, int block_idx, int h, struct gemm_block *out) {
     const int s = block_idx % 8, head_bytes = 32 + 256, quant_bytes = 384;
     const uint8_t *src = tile + (size_t)(block_idx / 8) * (size_t)(head_bytes + 8 * quant_bytes);
-    __m256 d = gemm_block_f16(src + 16 * h);
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; half++) {
-        __m256i scale = _mm256_cvtepi8_epi32(gemm_block_8(src + 32 + 16 * (2 * s + half) + 8 * h));
-        out->d[half] = _mm256_mul_ps(d, _mm256_cvtepi32_ps(scale));
-    }
+    gemm_block_two_scales(gemm_block_f16(src + 16 * h), src + 32 + 32 * s + 8 * h, out);
     src += head_bytes + (size_t)s * (size_t)quant_bytes;
     gemm_block_nibbles(src + 32 * h, out->q[0]);
     gemm_block_high_pairs(src + 256 + 32 * h, out->q[0]);
 }
 
-/* dtype: one of the packed quantized types; block_idx counts blocks of 32 k; h: columns 8h..8h+7. */
+GEMM_INLINE void gemm_block_k2(const uint8_t *tile, int block_idx, int h, struct gemm_block *out) {
+    const int s = block_idx % 8, head_bytes = 64 + 256, quant_bytes = 128;
+    const __m256i pair = _mm256_set1_epi8(3);
+    const __m128i low4 = _mm_set1_epi8(15);
+    const uint8_t *src = tile + (size_t)(block_idx / 8) * (size_t)(head_bytes + 8 * quant_bytes);
+    __m256 d = gemm_block_f16(src + 16 * h);
+    __m256 m = _mm256_xor_ps(gemm_block_f16(src + 32 + 16 * h), _mm256_set1_ps(-0.0f));
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+        __m128i codes = gemm_block_8(src + 64 + 16 * (2 * s + half) + 8 * h);
+        out->d[half] = _mm256_mul_ps(d, gemm_block_u8(_mm_and_si128(codes, low4)));
+        out->m[half] = _mm256_mul_ps(m, gemm_block_u8(_mm_and_si128(_mm_srli_epi16(codes, 4), low4)));
+    }
+    src += head_bytes + (size_t)s * (size_t)quant_bytes + 32 * h;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+        __m256i bytes = gemm_block_bytes(src + 64 * half);
+        __m256i *q = out->q[0] + 4 * half;
+        q[0] = _mm256_and_si256(bytes, pair);
+        q[1] = _mm256_and_si256(_mm256_srli_epi16(bytes, 2), pair);
+        q[2] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), pair);
+        q[3] = _mm256_and_si256(_mm256_srli_epi16(bytes, 6), pair);
+    }
+}
+
+GEMM_INLINE void gemm_block_wide(enum dtype dtype, const uint8_t *tile, int block_idx, int h, struct gemm_block *out) {
+    const bool is_16 = dtype == PACK_WIDE_16;
+    const int s = is_16 ? block_idx % 8 : 0, n_parts = is_16 ? 8 : 1, head_bytes = 64 + (is_16 ? 256 : 0);
+    const uint8_t *src = tile + (size_t)(block_idx / n_parts) * (size_t)(head_bytes + 512 * n_parts);
+    __m256 d = _mm256_loadu_ps((const float *)(const void *)(src + 32 * h));
+    if (is_16)
+        gemm_block_two_scales(d, src + 64 + 32 * s + 8 * h, out);
+    else
+        out->d[0] = d;
+    gemm_block_8_bits(src + head_bytes + 512 * s + 32 * h, out->q);
+}
+
+/* dtype: one of pack_order's quantized types; block_idx counts blocks of 32 k; h: columns 8h..8h+7. */
 GEMM_INLINE void gemm_block_load(enum dtype dtype, const uint8_t *tile, int block_idx, int h, struct gemm_block *out) {
     if (dtype == DTYPE_Q6_K)
         gemm_block_k6(tile, block_idx, h, out);
+    else if (dtype == DTYPE_Q2_K)
+        gemm_block_k2(tile, block_idx, h, out);
+    else if (dtype == PACK_WIDE_32 || dtype == PACK_WIDE_16)
+        gemm_block_wide(dtype, tile, block_idx, h, out);
     else if (dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K)
         gemm_block_k45(dtype, tile, block_idx, h, out);
     else

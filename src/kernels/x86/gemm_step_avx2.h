@@ -12,7 +12,7 @@ struct gemm_act {
     const int8_t *q;
     int64_t low_off; /* from q to q_low; int16 form only */
     const float *d, *dsum;
-    const int32_t *nsum;        /* nsum16 for Q6_K, else nsum32 */
+    const int32_t *nsum;        /* nsum16 for types with two scales, else nsum32 */
     int64_t q_stride, d_stride; /* elements between rows of q, of d */
     int q_step;                 /* elements between blocks of q */
 };
@@ -31,10 +31,11 @@ GEMM_INLINE struct gemm_act gemm_act_at(enum dtype dtype, const struct act_q8 *x
 
 /* Quads whose products are summed in 16 bits; each adds two. |q| <= 127: 15 * 127 * 2 * 8 = 30480 for 4 bits,
  * 31 * 127 * 2 * 4 = 31496 for 5, 63 * 127 * 2 * 2 = 32004 for 6. |q_low| <= 64: 31 * 64 * 2 * 8 = 31744 and
- * 63 * 64 * 2 * 4 = 32256. Q8_0: 128 * 127 * 2 = 32512; of q_low two quads would be one too
- * many, 128 * 64 * 2 * 2 = 32768. */
+ * 63 * 64 * 2 * 4 = 32256. 8 bits: 128 * 127 * 2 = 32512; of q_low two quads would be one too
+ * many, 128 * 64 * 2 * 2 = 32768. A run stays within the half that a scale covers. */
 GEMM_INLINE int gemm_step_run(enum dtype dtype, bool is_low) {
-    if (dtype == DTYPE_Q8_0) return 1;
+    if (gemm_block_is_signed(dtype)) return 1;
+    if (dtype == DTYPE_Q2_K) return 4;
     if (dtype == DTYPE_Q6_K) return is_low ? 4 : 2;
     return gemm_block_has_fifth(dtype) && !is_low ? 4 : 8;
 }
@@ -51,10 +52,10 @@ GEMM_INLINE __m256i gemm_step_quad(const int8_t *q) {
     return _mm256_set1_epi32(quad);
 }
 
-/* The products of one quad, two and two summed. The weights' signs are on the activations for Q8_0. */
+/* The products of one quad, two and two summed. Signed weights put their signs on the activations. */
 GEMM_INLINE __m256i gemm_step_product(enum dtype dtype, const struct gemm_block *w, int j, __m256i weights,
                                       __m256i quad) {
-    if (dtype == DTYPE_Q8_0) quad = _mm256_sign_epi8(quad, w->q[1][j]);
+    if (gemm_block_is_signed(dtype)) quad = _mm256_sign_epi8(quad, w->q[1][j]);
     return _mm256_maddubs_epi16(weights, quad);
 }
 
@@ -126,6 +127,13 @@ GEMM_INLINE void gemm_step_scale(enum dtype dtype, int n_rows, int n_halves, int
     }
 }
 
+/* What minimum min_idx of the block is multiplied with: the scale times the sum of the activations that it covers. */
+GEMM_INLINE __m256 gemm_step_dsum(enum dtype dtype, const struct gemm_act *x, int row_idx, int min_idx) {
+    const int64_t at = row_idx * x->d_stride;
+    if (gemm_block_n_mins(dtype) == 1) return _mm256_set1_ps(x->dsum[at]);
+    return _mm256_set1_ps(x->d[at] * (float)-x->nsum[2 * at + min_idx]);
+}
+
 /* w[h]: the block of half h, in registers or in a panel. */
 GEMM_INLINE void gemm_step(enum dtype dtype, enum act_q8_form form, int n_rows, int n_halves,
                            const struct gemm_block *w, const struct gemm_act *x, __m256 acc[GEMM_MAX_ROWS][2]) {
@@ -139,21 +147,22 @@ GEMM_INLINE void gemm_step(enum dtype dtype, enum act_q8_form form, int n_rows, 
                            x->q_stride, dot);
         gemm_step_scale(dtype, n_rows, n_halves, s, w, x, dot, acc);
     }
-    if (!gemm_block_has_min(dtype)) return;
-#pragma GCC unroll 8
-    for (int i = 0; i < n_rows; i++) {
-        __m256 dsum = _mm256_set1_ps(x->dsum[i * x->d_stride]);
 #pragma GCC unroll 2
-        for (int h = 0; h < n_halves; h++) acc[i][h] = _mm256_fmadd_ps(w[h].m, dsum, acc[i][h]);
-    }
+    for (int s = 0; s < gemm_block_n_mins(dtype); s++)
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++) {
+            __m256 dsum = gemm_step_dsum(dtype, x, i, s);
+#pragma GCC unroll 2
+            for (int h = 0; h < n_halves; h++) acc[i][h] = _mm256_fmadd_ps(w[h].m[s], dsum, acc[i][h]);
+        }
 }
 
 /* One block of 32 k further. */
 GEMM_INLINE void gemm_step_next(enum dtype dtype, struct gemm_act *x) {
     x->q += x->q_step;
     x->d++;
-    if (gemm_block_has_min(dtype)) x->dsum++;
-    if (gemm_block_offset_bits(dtype)) x->nsum += gemm_block_n_scales(dtype);
+    if (gemm_block_n_mins(dtype) == 1) x->dsum++;
+    if (gemm_block_offset_bits(dtype) || gemm_block_n_mins(dtype) == 2) x->nsum += gemm_block_n_scales(dtype);
 }
 
 #endif

@@ -13,7 +13,7 @@ struct gemm_act {
     const int8_t *q;
     int64_t low_off; /* from q to q_low; int16 form only */
     const float *d, *dsum;
-    const int32_t *nsum;        /* nsum16 for Q6_K, else nsum32 */
+    const int32_t *nsum;        /* nsum16 for types with two scales, else nsum32 */
     int64_t q_stride, d_stride; /* elements between rows of q, of d */
 };
 
@@ -73,6 +73,13 @@ GEMM_INLINE void gemm_step_begin(enum dtype dtype, enum act_q8_form form, int n_
     }
 }
 
+/* What minimum min_idx of the block is multiplied with: the scale times the sum of the activations that it covers. */
+GEMM_INLINE __m512 gemm_step_dsum(enum dtype dtype, const struct gemm_act *x, int row_idx, int min_idx) {
+    const int64_t at = row_idx * x->d_stride;
+    if (gemm_block_n_mins(dtype) == 1) return _mm512_set1_ps(x->dsum[at]);
+    return _mm512_set1_ps(x->d[at] * (float)-x->nsum[2 * at + min_idx]);
+}
+
 /* w[t]: the block of tile t, in registers or in a panel. */
 GEMM_INLINE void gemm_step(enum dtype dtype, enum act_q8_form form, int n_rows, int n_tiles, const struct gemm_block *w,
                            const struct gemm_act *x, __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
@@ -90,21 +97,22 @@ GEMM_INLINE void gemm_step(enum dtype dtype, enum act_q8_form form, int n_rows, 
                 acc[i][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i][t]), _mm512_mul_ps(d, w[t].d[s]), acc[i][t]);
         }
     }
-    if (!gemm_block_has_min(dtype)) return;
+#pragma GCC unroll 2
+    for (int s = 0; s < gemm_block_n_mins(dtype); s++)
 #pragma GCC unroll 12
-    for (int i = 0; i < n_rows; i++) {
-        __m512 dsum = _mm512_set1_ps(x->dsum[i * x->d_stride]);
+        for (int i = 0; i < n_rows; i++) {
+            __m512 dsum = gemm_step_dsum(dtype, x, i, s);
 #pragma GCC unroll 4
-        for (int t = 0; t < n_tiles; t++) acc[i][t] = _mm512_fmadd_ps(w[t].m, dsum, acc[i][t]);
-    }
+            for (int t = 0; t < n_tiles; t++) acc[i][t] = _mm512_fmadd_ps(w[t].m[s], dsum, acc[i][t]);
+        }
 }
 
 /* One block of 32 k further. */
 GEMM_INLINE void gemm_step_next(enum dtype dtype, struct gemm_act *x) {
     x->q += ACT_Q8_BLOCK;
     x->d++;
-    if (gemm_block_has_min(dtype)) x->dsum++;
-    if (gemm_block_offset_bits(dtype)) x->nsum += gemm_block_n_scales(dtype);
+    if (gemm_block_n_mins(dtype) == 1) x->dsum++;
+    if (gemm_block_offset_bits(dtype) || gemm_block_n_mins(dtype) == 2) x->nsum += gemm_block_n_scales(dtype);
 }
 
 #endif

@@ -7,9 +7,9 @@
 #include "kernels/x86/gemm_step_avx512vnni.h"
 
 #define GEMM_STREAM_ROWS 12
-#define GEMM_STREAM_ROWS_Q6_K 8 /* its two scales take the registers of four rows */
-#define GEMM_STREAM_NEAR 4096   /* bytes ahead, into L1 */
-#define GEMM_STREAM_FAR 8192    /* bytes ahead, into L2 */
+#define GEMM_STREAM_ROWS_TWO 8 /* two scales take the registers of four rows */
+#define GEMM_STREAM_NEAR 4096  /* bytes ahead, into L1 */
+#define GEMM_STREAM_FAR 8192   /* bytes ahead, into L2 */
 
 /* Up to three rows wait for memory alone and want the lines in L1; with more the multiplications give L2 time to pass
  * them on, and lines that wait in L1's few miss slots would hold up the activations' loads. */
@@ -61,7 +61,8 @@ GEMM_INLINE void gemm_stream_group(enum dtype dtype, enum act_q8_form form, int 
 
 GEMM_INLINE void gemm_stream(enum dtype dtype, enum act_q8_form form, const uint8_t *w_packed, size_t tile_bytes,
                              const struct act_q8 *x, float *out, int out_stride, int n_rows, int n_cols, int k) {
-    const int n_blocks = k / ACT_Q8_BLOCK, max_rows = dtype == DTYPE_Q6_K ? GEMM_STREAM_ROWS_Q6_K : GEMM_STREAM_ROWS,
+    const int n_blocks = k / ACT_Q8_BLOCK,
+              max_rows = gemm_block_n_scales(dtype) == 2 ? GEMM_STREAM_ROWS_TWO : GEMM_STREAM_ROWS,
               n_groups = (n_rows + max_rows - 1) / max_rows;
     for (int col = 0; col < n_cols; col += GEMM_TILE_COLS) {
         const uint8_t *tile = w_packed + tile_bytes * (size_t)(col / GEMM_TILE_COLS);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kernels/block_codes.h"
 #include "kernels/dequantize.h"
 #include "kernels/kernel_ops.h"
 #include "support/test.h"
@@ -14,20 +15,6 @@ static uint32_t seed;
 static uint32_t next_random(void) {
     seed = seed * 1664525u + 1013904223u;
     return seed >> 8;
-}
-
-static int scale_offset(enum dtype dtype) {
-    return dtype == DTYPE_Q6_K ? 208 : 0;
-}
-
-static int n_scales(enum dtype dtype) {
-    switch (dtype) {
-    case DTYPE_Q4_1:
-    case DTYPE_Q5_1:
-    case DTYPE_Q4_K:
-    case DTYPE_Q5_K: return 2;
-    default: return 1;
-    }
 }
 
 /* A finite f16 or bf16, zeros and denormals of both signs among them. */
@@ -45,10 +32,13 @@ static void fill_block(enum dtype dtype, uint8_t *block) {
         if ((bits & 0x7f800000) == 0x7f800000) bits &= ~0x00800000u;
         memcpy(block, &bits, sizeof bits);
     } else {
-        for (int i = 0; i < n_scales(dtype); i++) {
+        int off, n_scales = dtype_f16_scales(dtype, &off);
+        if (dtype_block_elements(dtype) == 1) n_scales = 1;
+        for (int i = 0; i < n_scales; i++) {
             uint16_t half = finite_half(dtype);
-            memcpy(block + scale_offset(dtype) + 2 * i, &half, sizeof half);
+            memcpy(block + off + 2 * i, &half, sizeof half);
         }
+        if (dtype == DTYPE_IQ1_M) block[55] &= 0xbf; /* top of its scattered scale */
     }
 }
 
@@ -98,32 +88,38 @@ static void columns_are_dequantized_rows(void **state) {
         for (int n_blocks = 2; n_blocks <= 7; n_blocks++) check_matrix(dtype, 16 + n_blocks, n_blocks * block);
         check_matrix(dtype, 17, 1536);
     }
-    assert_int_equal(n_known, 11);
+    assert_int_equal(n_known, 25);
 }
 
 static void a_tile_has_the_bytes_of_its_rows(void **state) {
     (void)state;
     for (enum dtype dtype = 0; dtype < DTYPE_N; dtype++) {
         uint64_t row_bytes;
-        if (!pack_is_known(dtype)) continue;
+        if (!pack_is_known(dtype) || block_codes_of(dtype)) continue;
         assert_int_equal(dtype_bytes(dtype, 512, &row_bytes), STATUS_OK);
         assert_int_equal(pack_tile_bytes(dtype, 512), 16 * row_bytes);
     }
 }
 
-static void packed_types_can_be_dequantized(void **state) {
+/* At most 1.125 bytes a weight, and no type without tiles. */
+static void other_orders_hold_their_types_in_a_byte_or_so(void **state) {
     (void)state;
-    for (enum dtype dtype = 0; dtype < DTYPE_N; dtype++)
-        if (pack_is_known(dtype)) assert_true(dequantize_is_known(dtype));
-    assert_false(pack_is_known(DTYPE_Q2_K));
-    assert_false(pack_is_known(DTYPE_MXFP4));
+    int n_others = 0;
+    for (enum dtype dtype = 0; dtype < DTYPE_N; dtype++) {
+        assert_true(pack_is_known(dtype) == dequantize_is_known(dtype));
+        assert_true(pack_order(pack_order(dtype)) == pack_order(dtype));
+        if (!block_codes_of(dtype)) continue;
+        n_others++;
+        assert_true(pack_tile_bytes(dtype, 512) <= 16 * 512 * 9 / 8);
+    }
+    assert_int_equal(n_others, 13);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_are_dequantized_rows),
         cmocka_unit_test(a_tile_has_the_bytes_of_its_rows),
-        cmocka_unit_test(packed_types_can_be_dequantized),
+        cmocka_unit_test(other_orders_hold_their_types_in_a_byte_or_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
