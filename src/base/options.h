@@ -30,6 +30,7 @@ enum options_for {
     FOR_SYNTH = 1 << 11,
     FOR_QUANTIZE = 1 << 12,
     FOR_KEY = 1 << 13,
+    FOR_PLAN = 1 << 16,
     FOR_RUN_BATCH = 1 << 20,
     FOR_ALL = -1
 };

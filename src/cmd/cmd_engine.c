@@ -17,21 +17,27 @@
 #define HASTY_NS INT64_C(300000000)
 #define CALIBRATE_NS INT64_C(4000000000)
 
+enum status cmd_engine_kv_dtype(const char *option, const char *name, enum dtype *out, struct status_note *note) {
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } known[] = {{"int8", DTYPE_I8}, {"f16", DTYPE_F16}, {"f32", DTYPE_F32}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(name, known[i].name) != 0) continue;
+        *out = known[i].dtype;
+        return STATUS_OK;
+    }
+    return status_fail(note, STATUS_INVALID, "%s: '%s' is unknown (known: int8, f16, f32)", option, name);
+}
+
 static enum status read_numerics(const struct options *options, struct engine_options *out, struct status_note *note) {
     out->tiers = cpu_detect();
     if (options->isa) {
         enum status status = cpu_mask(out->tiers, options->isa, &out->tiers, note);
         if (status) return status;
     }
-    if (strcmp(options->kv_cache_dtype, "f16") == 0)
-        out->kv_dtype = DTYPE_F16;
-    else if (strcmp(options->kv_cache_dtype, "f32") == 0)
-        out->kv_dtype = DTYPE_F32;
-    else if (strcmp(options->kv_cache_dtype, "int8") == 0)
-        out->kv_dtype = DTYPE_I8;
-    else
-        return status_fail(note, STATUS_INVALID, "--kv-cache-dtype: '%s' is unknown (known: int8, f16, f32)",
-                           options->kv_cache_dtype);
+    enum status status = cmd_engine_kv_dtype("--kv-cache-dtype", options->kv_cache_dtype, &out->kv_dtype, note);
+    if (status) return status;
     static const char *const forms[] = {[ACTIVATIONS_AUTO] = "auto",
                                         [ACTIVATIONS_INT8] = "int8",
                                         [ACTIVATIONS_INT16] = "int16",
@@ -110,6 +116,8 @@ static enum status size_pool(struct cmd_engine *opened, const struct options *op
                                        .block_tokens = out->block_tokens,
                                        .max_context = out->max_context,
                                        .max_sequences = needs->n_full ? needs->n_full : out->max_sequences,
+                                       .max_running = out->max_sequences,
+                                       .max_chunk = out->max_chunk,
                                        .max_rows = out->max_chunk + out->max_sequences,
                                        .max_logit_rows = out->max_logit_rows,
                                        .kv_bytes = (size_t)options->kv_cache_memory_bytes};

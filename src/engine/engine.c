@@ -11,6 +11,7 @@
 #include "engine/outbox.h"
 #include "engine/pacing.h"
 #include "kernels/kernel_ops.h"
+#include "planner/capacity.h"
 #include "sched/commit.h"
 #include "sched/room.h"
 
@@ -21,16 +22,12 @@
 
 /* ---- start and end ---- */
 
-/* The whole context of every sequence that the pool is for; where a window ends a block's use, twice what runs at a
- * time, so that as much again stays findable. */
 static void size_groups(const struct engine *engine, const struct kv_layers *layers, int *out_n_blocks) {
     const struct engine_options *options = &engine->options;
     int n_blocks = (options->kv_tokens + options->block_tokens - 1) / options->block_tokens;
-    for (int g = 0; g < layers->n_groups; g++) {
-        int64_t n_tokens = layers->windows[g] + ATTENTION_TILE_KEYS + options->max_chunk + 2 * options->block_tokens;
-        int64_t n_windowed = 2 * options->max_sequences * (n_tokens / options->block_tokens + 1);
-        out_n_blocks[g] = layers->windows[g] && n_windowed < n_blocks ? (int)n_windowed : n_blocks;
-    }
+    for (int g = 0; g < layers->n_groups; g++)
+        out_n_blocks[g] = capacity_windowed_blocks(layers->windows[g], n_blocks, options->max_sequences,
+                                                   options->max_chunk, options->block_tokens);
 }
 
 static enum status reserve_kv(struct engine *engine, struct status_note *note) {

@@ -2,8 +2,11 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "kernels/kernel_ops.h"
 
 #define MAX_PATH_BYTES 4096
 #define MIB 1048576.0
@@ -110,6 +113,37 @@ static double row_bytes(const struct model_config *config) {
     return 4 * n + 2 * (config->d_ff > config->d_model ? config->d_ff : config->d_model);
 }
 
+int capacity_windowed_blocks(int window, int n_blocks, int max_running, int max_chunk, int block_tokens) {
+    int64_t n_tokens = (int64_t)window + ATTENTION_TILE_KEYS + max_chunk + 2 * block_tokens;
+    int64_t n_windowed = 2 * (int64_t)max_running * (n_tokens / block_tokens + 1);
+    return window && n_windowed < n_blocks ? (int)n_windowed : n_blocks;
+}
+
+/* Of all layers, where those without a window have n_blocks. */
+static double pool_bytes(const struct capacity_request *request, const struct model_config *config, double n_blocks) {
+    double layer_bytes = (double)request->kv_token_bytes * request->block_tokens / config->n_layers, n = 0;
+    int n_full = (int)n_blocks;
+    for (int i = 0; i < config->n_layers; i++) {
+        int window = config->layers[i].window < request->max_context ? config->layers[i].window : 0;
+        n += capacity_windowed_blocks(window, n_full, request->max_running, request->max_chunk, request->block_tokens);
+    }
+    return n * layer_bytes;
+}
+
+/* The most blocks up to max whose pool takes at most left bytes. */
+static double blocks_within(const struct capacity_request *request, const struct model_config *config, double left,
+                            double max) {
+    int low = 0, high = (int)max;
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+        if (pool_bytes(request, config, middle) <= left)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 static enum status too_small(const struct capacity *capacity, double context_bytes, double left_bytes,
                              struct status_note *note) {
     const struct capacity_request *request = &capacity->request;
@@ -126,8 +160,8 @@ static enum status too_small(const struct capacity *capacity, double context_byt
                        (double)capacity->margin_bytes / MIB, left_bytes / MIB);
 }
 
-/* Fills the pools beside the KV cache; returns the blocks that memory leaves, fractions too. */
-static double plan_blocks(struct capacity *out, const struct model_config *config, int n_vocab) {
+/* Fills the pools beside the KV cache; returns the bytes that memory leaves for it. */
+static double plan_left(struct capacity *out, const struct model_config *config, int n_vocab) {
     const struct capacity_request *request = &out->request;
     out->activation_bytes = (size_t)(row_bytes(config) * request->max_rows);
     /* The step's own and the engine's copy. */
@@ -138,7 +172,7 @@ static double plan_blocks(struct capacity *out, const struct model_config *confi
         left = (double)out->limits.memory_bytes - (double)request->weight_bytes - (double)out->activation_bytes -
                (double)out->logit_bytes - (double)out->margin_bytes;
     }
-    return left / ((double)request->kv_token_bytes * request->block_tokens);
+    return left > 0 ? left : 0;
 }
 
 /* A block more than its tokens fill: a sequence that goes on in a shared block has its source beside it. */
@@ -149,8 +183,8 @@ static double blocks_of(const struct capacity_request *request, int n_tokens) {
 int capacity_max_context(const struct capacity_limits *limits, const struct capacity_request *request,
                          const struct model_config *config, int n_vocab) {
     struct capacity found = {.limits = *limits, .request = *request};
-    double n_blocks = plan_blocks(&found, config, n_vocab), most = (double)(INT_MAX / request->block_tokens);
-    if (n_blocks > most) n_blocks = most;
+    double left = plan_left(&found, config, n_vocab);
+    double n_blocks = blocks_within(request, config, left, (double)(INT_MAX / request->block_tokens));
     int n_each = n_blocks > 0 ? (int)(n_blocks / request->max_sequences) - 1 : 0;
     int n_tokens = n_each > 0 ? n_each * request->block_tokens : 0;
     return n_tokens < request->max_context ? n_tokens : request->max_context;
@@ -160,16 +194,13 @@ enum status capacity_plan(struct capacity *out, const struct capacity_limits *li
                           const struct capacity_request *request, const struct model_config *config, int n_vocab,
                           struct status_note *note) {
     *out = (struct capacity){.limits = *limits, .request = *request};
-    double block_bytes = (double)request->kv_token_bytes * request->block_tokens;
     double context_blocks = blocks_of(request, request->max_context);
-    double most_blocks = context_blocks * request->max_sequences;
-    double n_blocks = plan_blocks(out, config, n_vocab);
-    if (n_blocks > most_blocks) n_blocks = most_blocks;
-    if (n_blocks > INT_MAX / request->block_tokens) n_blocks = INT_MAX / request->block_tokens;
-    if (n_blocks < context_blocks)
-        return too_small(out, context_blocks * block_bytes, n_blocks > 0 ? n_blocks * block_bytes : 0, note);
+    double most_blocks = fmin(context_blocks * request->max_sequences, (double)(INT_MAX / request->block_tokens));
+    double left = plan_left(out, config, n_vocab);
+    double n_blocks = blocks_within(request, config, left, most_blocks);
+    if (n_blocks < context_blocks) return too_small(out, pool_bytes(request, config, context_blocks), left, note);
     out->kv_tokens = (int)n_blocks * request->block_tokens;
-    out->kv_bytes = (size_t)out->kv_tokens * request->kv_token_bytes;
+    out->kv_bytes = (size_t)pool_bytes(request, config, n_blocks);
     return STATUS_OK;
 }
 

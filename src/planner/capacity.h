@@ -28,6 +28,8 @@ struct capacity_request {
     size_t kv_token_bytes; /* of one token, all layers */
     int block_tokens;
     int max_context, max_sequences;
+    int max_running;              /* at a time; max_sequences are those whose whole contexts fit */
+    int max_chunk;                /* prompt tokens of a step */
     int max_rows, max_logit_rows; /* of a step */
     size_t kv_bytes;              /* as told by the operator; 0: to be found */
 };
@@ -36,9 +38,13 @@ struct capacity {
     struct capacity_limits limits;
     struct capacity_request request;
     size_t activation_bytes, logit_bytes, margin_bytes;
-    size_t kv_bytes;
-    int kv_tokens; /* whole blocks */
+    size_t kv_bytes; /* layers with windows hold fewer tokens */
+    int kv_tokens;   /* whole blocks */
 };
+
+/* Blocks of layers with a window where the others have n_blocks: twice what max_running sequences can see at a time, so
+ * that as much again stays findable. */
+int capacity_windowed_blocks(int window, int n_blocks, int max_running, int max_chunk, int block_tokens);
 
 /* The pool: all that max_sequences full contexts can need, or what memory leaves.
  * n_vocab: config may not know it yet. Errors: STATUS_LIMIT when not even one full context fits, with the numbers. */
