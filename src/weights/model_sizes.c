@@ -9,7 +9,7 @@
 
 #define DEFAULT_BITS 4.5 /* of a weight in Q4_0 and Q4_K */
 
-uint64_t layer_sizes_token_elements(const struct layer_sizes *layer) {
+uint64_t model_sizes_token_elements(const struct layer_sizes *layer) {
     if (layer->kind == LAYER_STATE || layer->kind == LAYER_SHARED) return 0;
     return (uint64_t)layer->n_kv_heads * (uint64_t)(layer->k_dim + layer->v_dim);
 }
@@ -18,7 +18,7 @@ double model_sizes_attention_macs(const struct model_sizes *sizes, const struct 
     double d_model = sizes->d_model, n_heads = sizes->n_heads;
     switch (layer->kind) {
     case LAYER_KEYS:
-        return d_model * (n_heads * (layer->score_dim + layer->mix_dim) + (double)layer_sizes_token_elements(layer));
+        return d_model * (n_heads * (layer->score_dim + layer->mix_dim) + (double)model_sizes_token_elements(layer));
     case LAYER_LATENT: /* down to the row, up from it for all heads, queries, output */
         return d_model * (layer->k_dim + n_heads * (layer->score_dim + layer->mix_dim)) +
                (double)layer->k_dim * n_heads * (layer->score_dim + layer->mix_dim);

@@ -55,7 +55,7 @@ void model_sizes_from_shape(struct model_sizes *sizes, const struct model_shape 
 WARN_UNUSED enum status model_sizes_from_text(struct model_sizes *sizes, const char *text, struct status_note *note);
 
 /* Elements of K and V that one token adds in a layer, as long as no window cuts. */
-uint64_t layer_sizes_token_elements(const struct layer_sizes *layer);
+uint64_t model_sizes_token_elements(const struct layer_sizes *layer);
 
 /* Multiply-adds of one token in the attention matrices of a layer, and in those of a gated feed-forward. */
 double model_sizes_attention_macs(const struct model_sizes *sizes, const struct layer_sizes *layer);

@@ -107,6 +107,8 @@ static struct capacity_request request_of(void) {
                                      .block_tokens = 16,
                                      .max_context = 1024,
                                      .max_sequences = 4,
+                                     .max_running = 4,
+                                     .max_chunk = 508,
                                      .max_rows = 512,
                                      .max_logit_rows = 4};
 }
@@ -126,6 +128,26 @@ static void plenty_gives_every_context_its_room(void **state) {
     assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_OK);
     assert_int_equal(capacity.kv_tokens, 4 * (1024 + 16));
     assert_true(capacity.kv_bytes == (size_t)capacity.kv_tokens * 1024);
+}
+
+/* What windows leave goes to more tokens. */
+static void windows_take_less_of_the_pool(void **state) {
+    (void)state;
+    struct capacity_request request = request_of();
+    struct model_config windowed = config;
+    struct capacity_limits limits = {4000 * MIB, "a test"};
+    struct capacity whole, less;
+    windowed.layers[0].window = windowed.layers[1].window = windowed.layers[2].window = 64;
+    request.max_context = 100000;
+    request.max_sequences = 1000;
+    assert_int_equal(capacity_plan(&whole, &limits, &request, &config, 1000, &note), STATUS_OK);
+    assert_int_equal(capacity_plan(&less, &limits, &request, &windowed, 1000, &note), STATUS_OK);
+    int n_windowed = capacity_windowed_blocks(64, less.kv_tokens / 16, 4, 508, 16);
+    assert_int_equal(n_windowed, 2 * 4 * ((64 + 64 + 508 + 2 * 16) / 16 + 1));
+    assert_true(less.kv_bytes == ((size_t)less.kv_tokens + 3 * 16 * (size_t)n_windowed) * 256);
+    assert_true(less.kv_tokens > 3 * whole.kv_tokens);
+    assert_int_equal(capacity_windowed_blocks(64, 10, 4, 508, 16), 10);
+    assert_int_equal(capacity_windowed_blocks(0, 5000, 4, 508, 16), 5000);
 }
 
 static void little_gives_what_is_left(void **state) {
@@ -202,6 +224,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_group_of_version_1_is_the_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(garbage_is_no_limit, set_up, tear_down),
         cmocka_unit_test(plenty_gives_every_context_its_room),
+        cmocka_unit_test(windows_take_less_of_the_pool),
         cmocka_unit_test(little_gives_what_is_left),
         cmocka_unit_test(the_operator_is_obeyed),
         cmocka_unit_test(the_longest_context_leaves_room_for_all),
