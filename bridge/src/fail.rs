@@ -39,7 +39,7 @@ thread_local! {
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The budget is the thread's: each render runs on a thread of its own.
+/// The budget is the thread's, which renders one at a time.
 pub fn fill_budget() {
     STEPS.with(|c| c.set(MAX_STEPS));
     BYTES.with(|c| c.set(MAX_BYTES));

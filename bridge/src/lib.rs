@@ -20,8 +20,11 @@ mod toml_file;
 mod value;
 
 use fail::{Fail, Kind, R};
+use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Once;
+use std::thread::JoinHandle;
 
 /// The evaluator's and the parser's depth limits fit into this with room to spare; untouched pages cost nothing.
 const STACK_BYTES: usize = 64 << 20;
@@ -47,17 +50,73 @@ pub struct BridgeText {
     n_user: usize,
 }
 
-/// Runs on a thread of its own: a known stack, a fresh budget, and a panic that ends only this.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread with a known stack that does one job after the other for the thread that made it. It stays: a thread that
+/// is new gets its first turn only behind all that compute, tens of milliseconds later when they take every core.
+struct Helper {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Helper {
+    fn start() -> Option<Helper> {
+        let (jobs, queue) = channel::<Job>();
+        let (tell_done, done) = channel();
+        let serve = move || {
+            while let Ok(job) = queue.recv() {
+                job();
+                if tell_done.send(()).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("bridge".into()).stack_size(STACK_BYTES).spawn(serve).ok()?;
+        Some(Helper { jobs: Some(jobs), done, thread: Some(thread) })
+    }
+
+    /// Returns when the job is done and gone. False: the thread is not there.
+    fn run(&self, job: Job) -> bool {
+        self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok()) && self.done.recv().is_ok()
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+thread_local! {
+    static HELPER: RefCell<Option<Helper>> = const { RefCell::new(None) };
+}
+
+/// Runs on a thread of its own: a known stack, and a panic that ends only this.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> R<T> + Send) -> R<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
     let internal = |words: &str| Err(Fail { kind: Kind::Internal, words: words.into() });
-    std::thread::scope(|scope| {
-        match std::thread::Builder::new().name("bridge".into()).stack_size(STACK_BYTES).spawn_scoped(scope, work) {
-            Ok(handle) => handle.join().unwrap_or_else(|_| internal("internal error in the bridge")),
-            Err(_) => internal("no thread for the bridge"),
+    let mut result = None;
+    let out = &mut result;
+    let job: Box<dyn FnOnce() + Send + '_> = Box::new(move || *out = Some(catch_unwind(AssertUnwindSafe(work))));
+    // Safety: run returns only when the job, and so all that it borrows from here, is gone.
+    let job: Job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Job>(job) };
+    let was_run = HELPER.with(|helper| {
+        let mut helper = helper.borrow_mut();
+        if helper.is_none() {
+            *helper = Helper::start();
         }
-    })
+        helper.as_ref().is_some_and(|helper| helper.run(job))
+    });
+    match result {
+        Some(Ok(done)) if was_run => done,
+        _ if was_run => internal("internal error in the bridge"),
+        _ => internal("no thread for the bridge"),
+    }
 }
 
 /// # Safety
