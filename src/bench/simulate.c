@@ -226,7 +226,7 @@ static void end_copies(struct simulation *sim) {
 /* A long step of batch work ends where an interactive request comes, and nothing of it is kept. */
 static bool is_abandoned(struct simulation *sim) {
     int64_t end_ns = sim->now_ns + sim->plan.predicted_ns + sim->options->step_overhead_ns, come_ns = NEVER;
-    if (sim->state.urgency != STEP_RELAXED || sim->state.policy.kind == POLICY_FCFS) return false;
+    if (sim->state.urgency != STEP_RELAXED) return false;
     for (int i = sim->n_before; i < sim->trace->n_requests; i++) {
         const struct item *item = &sim->items[i];
         bool is_interactive = sim->trace->requests[i].class_ != REQUEST_BATCH;

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-#define RESERVE 0.2                   /* of the slack, what newcomers may not use up */
+#define RESERVE 0.25                  /* of the slack, what newcomers may not use up */
 #define MIN_RETRY_NS INT64_C(1000000) /* 0 says never */
 
 enum status admission_init(struct admission *admission, const struct admission_limits *limits, int max_sequences) {

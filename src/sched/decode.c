@@ -35,9 +35,9 @@ static void sort_by_last_step(struct sequence **candidates, int n_candidates) {
     }
 }
 
-void decode_plan(struct plan *plan, const struct plan_state *state) {
+void decode_plan(struct plan *plan, const struct plan_state *state, bool may_yield) {
     int n_candidates = 0;
-    bool has_prompts = false, yields = batch_yields(state);
+    bool has_prompts = false, yields = may_yield && batch_yields(state);
     for (int i = 0; i < state->n_sequences; i++) {
         struct sequence *sequence = state->sequences[i];
         if (sequence->is_cancelled || sequence->is_paused) continue;

@@ -6,6 +6,7 @@
 
 #include "sched/plan.h"
 
-void decode_plan(struct plan *plan, const struct plan_state *state);
+/* may_yield: batch answers pass while interactive prompts wait. */
+void decode_plan(struct plan *plan, const struct plan_state *state, bool may_yield);
 
 #endif

@@ -122,10 +122,9 @@ static bool decodes(const struct forecast_sequence *sequence, bool batch_yields)
 
 /* The decode rows of a step; rows are assumed to suffice for all. Farther ahead there will be answers of requests that
  * have not come yet: as many as of late. */
-static struct step_shape decode_shape(const struct forecast *forecast, const struct plan_state *state) {
+static struct step_shape decode_shape(const struct forecast *forecast, const struct plan_state *state, bool yields) {
     const struct step_cost *cost = &state->cost;
     struct step_shape shape = {0};
-    bool yields = batch_yields(forecast);
     for (int i = 0; i < forecast->n_sequences; i++)
         if (decodes(&forecast->sequences[i], yields)) step_cost_add_decode(cost, &shape, forecast->sequences[i].pos);
     if (forecast->now_ns - forecast->begin_ns < UNKNOWN_AFTER_NS) return shape;
@@ -254,13 +253,18 @@ static void advance(struct forecast *forecast, const struct plan_state *state, s
 /* False if nothing can go on. */
 static bool play_round(struct forecast *forecast, const struct plan_state *state, int max_steps) {
     const struct step_cost *cost = &state->cost;
-    struct step_shape shape = decode_shape(forecast, state);
     bool yields = batch_yields(forecast);
+    struct step_shape shape = decode_shape(forecast, state, yields);
     struct step_pace pace =
         step_bound_pace(cost, &state->limits.step, &shape, urgency_of(forecast, state), state->limits.max_prefill_rows);
     order_prompts(forecast, cost, &pace);
     struct step_shape decode = shape;
     int n_chunks = fill(forecast, state, &shape, &pace);
+    if (n_chunks == 0 && yields) {
+        /* All prompts wait for blocks. */
+        yields = false;
+        shape = decode = decode_shape(forecast, state, false);
+    }
     if (shape.n_rows == 0) return false;
     int n_steps = n_like_steps(forecast, n_chunks, max_steps);
     if (n_chunks == 1 && n_steps > 1) {

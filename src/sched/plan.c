@@ -58,8 +58,8 @@ bool plan_has_interactive(const struct plan_state *state) {
     return false;
 }
 
-/* Long steps are for batch work alone: who comes meanwhile waits for their end, so a short pause between interactive
- * requests is not enough. */
+/* Long steps are for batch work alone: who comes meanwhile ends them, and their work is lost, so a short pause between
+ * interactive requests is not enough. */
 static void note_urgency(struct plan_state *state, int64_t now_ns) {
     if (plan_has_interactive(state)) state->last_interactive_ns = now_ns;
     bool is_alone = !state->last_interactive_ns || now_ns - state->last_interactive_ns > RELAXED_AFTER_NS;
@@ -73,8 +73,13 @@ void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns) {
     plan->shape = (struct step_shape){0};
     state->n_steps++;
     room_make(state);
-    decode_plan(plan, state);
+    decode_plan(plan, state, true);
     plan->limit_ns = step_bound_ns(&state->cost, &state->limits.step, &plan->shape, state->urgency);
     prefill_plan(plan, state, now_ns);
+    if (plan->n_items == 0) {
+        /* The prompts that batch answers gave way to wait for blocks. */
+        decode_plan(plan, state, false);
+        plan->limit_ns = step_bound_ns(&state->cost, &state->limits.step, &plan->shape, state->urgency);
+    }
     plan->predicted_ns = step_cost_ns(&state->cost, &plan->shape);
 }

@@ -81,6 +81,20 @@ static void random_lives_a_row_at_a_time(void **state) {
     run_random(limits_of(4, 1, 4), 20, 0, true);
 }
 
+static void constant_hash(const void *a, size_t n_a, const void *b, size_t n_b, uint8_t out[HASH_SHA256_BYTES]) {
+    (void)a, (void)n_a, (void)b, (void)n_b;
+    memset(out, 7, HASH_SHA256_BYTES);
+}
+
+/* All prefixes collide: tokens alone tell them apart. */
+static void random_lives_with_a_constant_hash(void **state) {
+    (void)state;
+    world_hash = constant_hash;
+    run_random(limits_of(MAX_SEQUENCES, 16, MAX_SEQUENCES + 2), 20, 0, true);
+    run_random(limits_of(MAX_SEQUENCES, 16, MAX_SEQUENCES + 2), 24, 24, true);
+    world_hash = hash_sha256;
+}
+
 /* ---- single properties, where they can be read ---- */
 
 static void decode_goes_before_prompts(void **state) {
@@ -204,6 +218,7 @@ static void batch_answers_let_prompts_pass(void **state) {
     (void)state;
     static struct world w;
     open_world(&w, 1, limits_of(2, 1, 2), MAX_BLOCKS, false);
+    w.state.policy.kind = POLICY_PROMISES;
     struct slot *batch = arrive(&w, counting, 4, 40, 4, false);
     batch->sequence.terms.service_class = TERMS_BATCH;
     while (!sequence_is_decoding(&batch->sequence)) step(&w);
@@ -220,6 +235,7 @@ static void batch_answers_let_prompts_pass(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_lives_with_a_constant_hash),
         cmocka_unit_test(batch_answers_let_prompts_pass),
         cmocka_unit_test(decode_goes_before_prompts),
         cmocka_unit_test(nobody_overtakes_who_waits_for_blocks),
