@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static double read_stolen_ms(void) {
@@ -20,7 +21,10 @@ static double read_waited_ms(void) {
     while (folder && (entry = readdir(folder))) {
         char path[64];
         long long waited_ns = 0;
-        if (entry->d_name[0] == '.') continue;
+        int thread_id = 0;
+        if (sscanf(entry->d_name, "%d", &thread_id) != 1) continue;
+        /* Who gives way waits of its own accord. */
+        if (getpriority(PRIO_PROCESS, (id_t)thread_id) > 0) continue;
         snprintf(path, sizeof path, "/proc/self/task/%.20s/schedstat", entry->d_name);
         FILE *file = fopen(path, "re");
         if (!file) continue;

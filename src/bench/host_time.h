@@ -6,7 +6,7 @@
 
 struct host_time {
     double stolen_ms; /* all CPUs, since boot; -1: the system does not tell */
-    double waited_ms; /* this process's threads, able to run but not running; -1: the same */
+    double waited_ms; /* this process's threads but those of low priority, able to run but not running; -1: the same */
 };
 
 void host_time_read(struct host_time *out);

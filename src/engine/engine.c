@@ -235,7 +235,7 @@ static int next_expiry_ms(const struct engine *engine) {
 static void rest(struct engine *engine) {
     backing_rest(&engine->backing, true);
     while (ring_n_items(&engine->inbox) == 0 && forward_release_file(engine->forward)) continue;
-    while (engine->must_probe && !backing_is_done(&engine->backing) && !ring_wait(&engine->inbox, IDLE_POLL_MS))
+    while (engine->must_probe && !backing_is_calm(&engine->backing) && !ring_wait(&engine->inbox, IDLE_POLL_MS))
         continue;
     if (engine->must_probe && ring_n_items(&engine->inbox) == 0) pacing_measure_idle(engine);
     ring_wait(&engine->inbox, next_expiry_ms(engine));
