@@ -14,7 +14,6 @@ struct gemm_block {
     __m512i q[8];
     __m512 d[2]; /* d[1] for types with two scales only */
     __m512 m[2]; /* for types with minima only; m[1] for Q2_K */
-    __m512 pad;  /* an odd number of cache lines: those in use of a panel fill all sets of L1 alike */
 };
 
 /* Minima of a block: none, one, or one for each half. */

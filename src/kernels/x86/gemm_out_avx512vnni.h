@@ -50,6 +50,16 @@ GEMM_INLINE void gemm_out_load(const struct gemm_out *out, int n_rows, int n_til
             acc[i][t] = _mm512_maskz_loadu_ps(out->mask[t], out->at + i * out->stride + GEMM_TILE_COLS * t);
 }
 
+/* The lines of the n_rows rows after the first row_off on their way to L1, to be loaded or stored soon. Rows that do
+ * not exist are not read: a prefetch fails silently. */
+GEMM_INLINE void gemm_out_ahead(const struct gemm_out *out, int row_off, int n_rows, int n_tiles) {
+    uintptr_t at = (uintptr_t)out->at + (uintptr_t)((row_off * out->stride) * (int64_t)sizeof(float));
+#pragma GCC unroll 12
+    for (int i = 0; i < n_rows; i++, at += (uintptr_t)(out->stride * (int64_t)sizeof(float)))
+#pragma GCC unroll 4
+        for (int t = 0; t < n_tiles; t++) _mm_prefetch((const char *)(at + 64 * (uintptr_t)t), _MM_HINT_T0);
+}
+
 GEMM_INLINE void gemm_out_store(const struct gemm_out *out, int n_rows, int n_tiles,
                                 __m512 acc[GEMM_MAX_ROWS][GEMM_MAX_TILES]) {
 #pragma GCC unroll 12

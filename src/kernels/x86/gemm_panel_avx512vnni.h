@@ -90,6 +90,7 @@ GEMM_INLINE void gemm_panel(enum dtype dtype, enum act_q8_form form, const uint8
                 const int group_rows = (n_rows - row + n_groups - g - 1) / (n_groups - g);
                 struct gemm_act act = gemm_act_at(dtype, x, row, cut, k);
                 struct gemm_out place = gemm_out_at(out + (int64_t)row * out_stride, out_stride, col, n_cols);
+                gemm_out_ahead(&place, group_rows, GEMM_PANEL_ROWS, GEMM_PANEL_TILES);
                 if (group_rows == GEMM_PANEL_ROWS)
                     gemm_panel_rows(dtype, form, GEMM_PANEL_ROWS, &panel, act, &place);
                 else
