@@ -28,6 +28,8 @@ struct control {
     const struct controls_prompts *prompts;
     struct controls_run *run;
     struct load_answer answers[CONTROLS_STREAMS];
+    int n_at_once, n_begun; /* of the streams */
+    enum status status;     /* of beginning them */
     struct status_note *note;
 };
 
@@ -135,15 +137,27 @@ static enum status ask_prompts(struct control *control, double *out_ttft_ms, dou
     return STATUS_OK;
 }
 
+static void on_stream_end(void *owner, struct load_answer *answer);
+
+static enum status start_stream(struct control *control) {
+    int idx = control->n_begun++;
+    struct load_ask ask = make_ask(control, stream_from(idx), STREAM_PROMPT, STREAM_ANSWER);
+    return load_client_start(control->client, &ask, &control->answers[idx], on_stream_end, control, control->note);
+}
+
+/* As many at a time as the server takes: who must wait waits here. */
+static void on_stream_end(void *owner, struct load_answer *answer) {
+    struct control *control = owner;
+    (void)answer;
+    if (control->n_begun < CONTROLS_STREAMS && !control->status) control->status = start_stream(control);
+}
+
 static enum status ask_streams(struct control *control) {
     int64_t from_ns = clock_now_ns();
-    enum status status = STATUS_OK;
-    for (int i = 0; i < CONTROLS_STREAMS && !status; i++) {
-        struct load_ask ask = make_ask(control, stream_from(i), STREAM_PROMPT, STREAM_ANSWER);
-        status = load_client_start(control->client, &ask, &control->answers[i], NULL, NULL, control->note);
-    }
+    while (control->n_begun < control->n_at_once && !control->status) control->status = start_stream(control);
     while (load_client_run(control->client, WAIT_MS)) continue;
     control->run->tok_s = CONTROLS_STREAMS * STREAM_ANSWER * 1e9 / (double)(clock_now_ns() - from_ns);
+    enum status status = control->status;
     for (int i = 0; i < CONTROLS_STREAMS && !status; i++) {
         status = check(control, &control->answers[i], STREAM_ANSWER);
         if (!status) keep_ids(control->run, &control->answers[i]);
@@ -157,7 +171,8 @@ static enum status ask_beside_whale(struct control *control) {
     struct load_ask ask = make_ask(control, stream_from(CONTROLS_STREAMS), STREAM_PROMPT, READER_ANSWER);
     struct load_ask big = make_ask(control, whale_from(), CONTROLS_WHALE_TOKENS, 1);
     enum status status = load_client_start(control->client, &ask, reader, NULL, NULL, control->note);
-    while (!status && reader->n_content < READER_HEAD_START && reader->end == LOAD_RUNNING)
+    int n_head_start = control->n_at_once > 1 ? READER_HEAD_START : READER_ANSWER + 1; /* alone: one behind the other */
+    while (!status && reader->n_content < n_head_start && reader->end == LOAD_RUNNING)
         load_client_run(control->client, WAIT_MS);
     if (!status) status = load_client_start(control->client, &big, whale, NULL, NULL, control->note);
     while (load_client_run(control->client, WAIT_MS)) continue;
@@ -207,8 +222,10 @@ static enum status ask_all(struct control *control, bool has_again) {
 }
 
 enum status controls_measure(struct controls_run *run, const struct load_target *target,
-                             const struct controls_prompts *prompts, bool has_again, struct status_note *note) {
+                             const struct controls_prompts *prompts, int n_at_once, bool has_again,
+                             struct status_note *note) {
     struct control control = {.prompts = prompts, .run = run, .note = note};
+    control.n_at_once = n_at_once < CONTROLS_STREAMS ? n_at_once : CONTROLS_STREAMS;
     *run = (struct controls_run){0};
     enum status status = load_client_create(&control.client, target, CONTROLS_STREAMS, note);
     for (int i = 0; i < CONTROLS_STREAMS && !status; i++)

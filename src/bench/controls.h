@@ -35,10 +35,10 @@ struct controls_run {
 WARN_UNUSED enum status controls_make_prompts(struct controls_prompts *prompts, const struct load_target *target,
                                               struct status_note *note);
 
-/* has_again: also each token by a request of its own; its ids must be those of the stream.
- * Errors: STATUS_PEER when a request fails, or with has_again when ids differ; STATUS_NOMEM. */
+/* n_at_once: requests that the server takes at a time. has_again: also each token by a request of its own; its ids must
+ * be those of the stream. Errors: STATUS_PEER when a request fails, or with has_again when ids differ; STATUS_NOMEM. */
 WARN_UNUSED enum status controls_measure(struct controls_run *run, const struct load_target *target,
-                                         const struct controls_prompts *prompts, bool has_again,
+                                         const struct controls_prompts *prompts, int n_at_once, bool has_again,
                                          struct status_note *note);
 
 /* Where the ids of two runs differ first; -1: nowhere. */

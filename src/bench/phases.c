@@ -20,7 +20,8 @@
 #define MAX_TEXT_BYTES ((size_t)32 << 20)
 #define TIMEOUT_MS 600000
 #define LARGEST_SHARE 0.2 /* of the budget that one request may be expected to take */
-#define FIRST_ROUND_SHARE 0.6
+#define N_NEEDED 4        /* points of a series */
+#define NEEDED_TOKENS 256
 
 static const int lengths[] = {32, 64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8064, 12288, 16256, 24576, 32640};
 
@@ -157,10 +158,15 @@ static double expected_s(const struct phases *phases, int n_prompt) {
     return nearest->ttft_ms / 1e3 * (ratio > 1 ? ratio * ratio : ratio);
 }
 
-static bool is_affordable(const struct measuring *measuring, int n_prompt, bool is_first_round) {
+/* n_before: points measured before this one in its series. The first round's first ones are, whatever the time: without
+ * them nothing can be concluded. */
+static bool is_affordable(const struct measuring *measuring, enum phases_series series, int n_prompt, int round,
+                          int n_before) {
+    static const double first_round[] = {[PHASES_COLD] = 0.5, [PHASES_SHARED] = 0.75, [PHASES_CASE] = 1};
     double budget_s = measuring->options->budget_s, wanted_s = expected_s(measuring->phases, n_prompt);
+    if (round == 0 && n_before < N_NEEDED && n_prompt <= NEEDED_TOKENS + measuring->phases->shared_tokens) return true;
     if (wanted_s > LARGEST_SHARE * budget_s) return false;
-    return elapsed_s(measuring) + wanted_s < (is_first_round ? FIRST_ROUND_SHARE : 1) * budget_s;
+    return elapsed_s(measuring) + wanted_s < (round == 0 ? first_round[series] : 1) * budget_s;
 }
 
 /* ---- a round ---- */
@@ -169,7 +175,7 @@ static enum status measure_cold(struct measuring *measuring, int round) {
     struct phases *phases = measuring->phases;
     for (int i = 0; i < phases->n_cold; i++) {
         int n_wanted = phases->cold[i].n_wanted, n_times = n_wanted <= SHORT_TOKENS ? 2 : 1;
-        if (!is_affordable(measuring, n_wanted, round == 0) || (round > 0 && !phases->cold[i].n_samples)) {
+        if (!is_affordable(measuring, PHASES_COLD, n_wanted, round, i) || (round > 0 && !phases->cold[i].n_samples)) {
             phases->is_cut = phases->is_cut || round == 0;
             continue;
         }
@@ -195,7 +201,8 @@ static enum status measure_shared(struct measuring *measuring, int round) {
     enum status status = round == 0 ? ask_shared(measuring, phases->shared_tokens + 32, 2) : STATUS_OK;
     for (int i = 0; i < phases->n_shared && !status; i++) {
         int n_wanted = phases->shared[i].n_wanted;
-        if (!is_affordable(measuring, n_wanted, false) || (round > 0 && !phases->shared[i].n_samples)) continue;
+        if (!is_affordable(measuring, PHASES_SHARED, n_wanted, round, i) || (round > 0 && !phases->shared[i].n_samples))
+            continue;
         status = ask_shared(measuring, n_wanted, N_DECODE);
         if (status) return status;
         keep(measuring, PHASES_SHARED, i, round);
@@ -208,7 +215,7 @@ static enum status measure_cases(struct measuring *measuring, int round) {
     struct phases *phases = measuring->phases;
     for (int i = 0; i < phases->n_cases; i++) {
         struct phases_case *one = &phases->cases[i];
-        if (!is_affordable(measuring, one->n_wanted, false) || (round > 0 && !one->n_samples)) continue;
+        if (!is_affordable(measuring, PHASES_CASE, one->n_wanted, round, i) || (round > 0 && !one->n_samples)) continue;
         enum status status = one->is_shared
                                  ? ask_shared(measuring, one->n_wanted, one->n_answer)
                                  : ask(measuring, false,

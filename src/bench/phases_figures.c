@@ -73,7 +73,7 @@ static enum status ttft_sentence(const struct phases *phases, struct str *out) {
                                 "line with it (the weights) at N* = %s tokens%s",
                                 svg_number(star, n[0]), star > most->n_prompt ? ", further out than was measured" : "");
     if (!status && saved_ms == saved_ms)
-        status = str_append_fmt(out, ", and a system prompt of %s tokens that the server has seen before %s %s of it",
+        status = str_append_fmt(out, ", and a system prompt of %s tokens that the server has seen before %s %s",
                                 svg_number(phases->shared_tokens, n[0]), saved_ms >= 0 ? "saves" : "adds",
                                 svg_ms(fabs(saved_ms), n[1]));
     return status ? status : str_append_text(out, ".");

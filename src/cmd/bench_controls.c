@@ -14,62 +14,56 @@
 #define MAX_METRICS_BYTES ((size_t)4 << 20)
 #define CONTEXT_TEXT "2048"
 
+/* Sequences at a time: as always, one, those whose whole contexts fit into the pool. */
+enum at_once { MANY, ONE, WHOLE };
+
+#define FIGURE(name) offsetof(struct controls_run, name)
+
 /* What is taken away, and which figure shows it. */
 static const struct control {
     const char *name, *figure;
     size_t base_off, value_off; /* of the figure, in the full server's run and in this one's */
     bool is_rate, has_again;
-    const char *words[4];
-    int n_words;
+    enum at_once at_once;
+    const char *option, *value; /* of serve; value NULL: none, or the number at once */
 } controls[] = {
-    {"prefill token by token",
-     "first token",
-     offsetof(struct controls_run, ttft_ms),
-     offsetof(struct controls_run, ttft_ms),
-     false,
-     false,
-     {"--chunk", "1"},
-     2},
-    {"decode without KV reuse",
-     "per token",
-     offsetof(struct controls_run, token_ms),
-     offsetof(struct controls_run, again_ms),
-     false,
-     true,
-     {"--no-prefix-cache"},
-     1},
-    {"prompts unchunked",
-     "longest gap beside a prompt",
-     offsetof(struct controls_run, gap_ms),
-     offsetof(struct controls_run, gap_ms),
-     false,
-     false,
-     {"--chunk", "0"},
-     2},
-    {"prefix cache off",
-     "first token, same prompt",
-     offsetof(struct controls_run, repeat_ms),
-     offsetof(struct controls_run, repeat_ms),
-     false,
-     false,
-     {"--no-prefix-cache"},
-     1},
-    {"one sequence at a time",
-     "8 streams together",
-     offsetof(struct controls_run, tok_s),
-     offsetof(struct controls_run, tok_s),
-     true,
-     false,
-     {"--max-num-seqs", "1"},
-     2},
-    {"contiguous KV",
-     "8 streams together",
-     offsetof(struct controls_run, tok_s),
-     offsetof(struct controls_run, tok_s),
-     true,
-     false,
-     {"--max-num-seqs"},
-     1},
+    {.name = "prefill token by token",
+     .figure = "first token",
+     .base_off = FIGURE(ttft_ms),
+     .value_off = FIGURE(ttft_ms),
+     .option = "--chunk",
+     .value = "1"},
+    {.name = "decode without KV reuse",
+     .figure = "per token",
+     .base_off = FIGURE(token_ms),
+     .value_off = FIGURE(again_ms),
+     .has_again = true,
+     .option = "--no-prefix-cache"},
+    {.name = "prompts unchunked",
+     .figure = "longest gap beside a prompt",
+     .base_off = FIGURE(gap_ms),
+     .value_off = FIGURE(gap_ms),
+     .option = "--chunk",
+     .value = "0"},
+    {.name = "prefix cache off",
+     .figure = "first token, same prompt",
+     .base_off = FIGURE(repeat_ms),
+     .value_off = FIGURE(repeat_ms),
+     .option = "--no-prefix-cache"},
+    {.name = "one sequence at a time",
+     .figure = "8 streams together",
+     .base_off = FIGURE(tok_s),
+     .value_off = FIGURE(tok_s),
+     .is_rate = true,
+     .at_once = ONE,
+     .option = "--max-num-seqs"},
+    {.name = "contiguous KV",
+     .figure = "8 streams together",
+     .base_off = FIGURE(tok_s),
+     .value_off = FIGURE(tok_s),
+     .is_rate = true,
+     .at_once = WHOLE,
+     .option = "--max-num-seqs"},
 };
 
 #define N_CONTROLS ((int)(sizeof controls / sizeof controls[0]))
@@ -110,19 +104,23 @@ static enum status read_pool(struct bench_run *run, const struct load_target *ta
 static enum status run_server(struct bench_run *run, const struct control *control, struct controls_run *out) {
     struct bench_server server;
     struct load_target target;
-    char whole[24];
+    char number[24];
+    int n_at_once = !control || control->at_once == MANY ? CONTROLS_STREAMS
+                    : control->at_once == ONE            ? 1
+                                                         : run->n_whole;
     struct bench_server_extra extra = {{"--max-model-len", CONTEXT_TEXT}, 2};
-    for (int i = 0; control && i < control->n_words; i++) extra.words[extra.n_words++] = control->words[i];
-    snprintf(whole, sizeof whole, "%d", run->n_whole);
-    if (control && control->n_words == 1 && strcmp(control->words[0], "--max-num-seqs") == 0)
-        extra.words[extra.n_words++] = whole;
+    snprintf(number, sizeof number, "%d", n_at_once);
+    if (control) extra.words[extra.n_words++] = control->option;
+    if (control && control->value) extra.words[extra.n_words++] = control->value;
+    if (control && control->at_once != MANY) extra.words[extra.n_words++] = number;
     enum status status = bench_server_start(&server, run->model, run->options, &extra, &run->note);
     if (status) return status;
     struct load_target_wishes wishes = {.url = server.url, .endpoint = "completions"};
     status = load_target_find(&target, &wishes, &run->note);
     if (!status && !control) status = read_pool(run, &target);
     if (!status && !control) status = controls_make_prompts(&run->prompts, &target, &run->note);
-    if (!status) status = controls_measure(out, &target, &run->prompts, control && control->has_again, &run->note);
+    if (!status)
+        status = controls_measure(out, &target, &run->prompts, n_at_once, control && control->has_again, &run->note);
     bench_server_stop(&server);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "cmd/bench_controls.h"
 #include "cmd/bench_kernels.h"
 #include "cmd/bench_phases.h"
+#include "cmd/bench_serve.h"
 #include "cmd/bench_start.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_engine.h"
@@ -190,16 +191,17 @@ static int run_speed(struct bench *bench, const char *model) {
 static int run_over_http(const struct options *options, int n_words, const char **words) {
     if (n_words > 2) return cmd_usage("bench", "one MODEL or --url is needed, %d words given", n_words - 1);
     const char *model = n_words == 2 ? words[1] : NULL;
+    if (strcmp(words[0], "serve") == 0) return bench_serve(options, model);
     return options->controls ? bench_controls(options, model) : bench_phases(options, model);
 }
 
 int cmd_bench(const struct options *options, int n_words, const char **words) {
     const char *what = n_words > 0 ? words[0] : "";
-    if (strcmp(what, "phases") == 0) return run_over_http(options, n_words, words);
+    if (strcmp(what, "phases") == 0 || strcmp(what, "serve") == 0) return run_over_http(options, n_words, words);
     if (strcmp(what, "kernels") == 0)
         return n_words == 1 ? bench_kernels(options) : cmd_usage("bench", "'kernels' takes no MODEL");
     if (strcmp(what, "speed") != 0 && strcmp(what, "start") != 0)
-        return cmd_usage("bench", "'%s' is not a measurement (known: phases, speed, start, kernels)", what);
+        return cmd_usage("bench", "'%s' is not a measurement (known: phases, serve, speed, start, kernels)", what);
     if (n_words != 2) return cmd_usage("bench", "one MODEL is needed, %d given", n_words - 1);
     if (strcmp(what, "start") == 0) return bench_start(options, words[1]);
     struct bench bench = {.options = options};
