@@ -73,6 +73,34 @@ static void an_abandoned_step_leaves_no_trace(void **state) {
     engine_destroy(&engine);
 }
 
+/* Batch work alone, and an interactive request within its long step: that is left, and the batch answer is the same. */
+static void a_long_step_ends_for_who_is_waited_for(void **state) {
+    (void)state;
+    uint32_t expected[10];
+    bool is_left = false;
+    for (int round = 0; round < 200 && !is_left; round++) {
+        struct engine *engine = request_run_start(&request_run_plain, 2);
+        struct request *batch = request_run_make(1000, 10), *other = request_run_make(10, 0);
+        int n_home = round == 0; /* alone at first */
+        batch->class_ = REQUEST_BATCH;
+        assert_int_equal(engine_client_submit(engine, batch), STATUS_OK);
+        usleep((useconds_t)(200 * (round % 50)));
+        if (round > 0) assert_int_equal(engine_client_submit(engine, other), STATUS_OK);
+        while (n_home < 2) {
+            struct event event;
+            if (!engine_client_wait(engine, 60000, &event)) fail_msg("no event within a minute");
+            n_home += event.kind == EVENT_FINISHED;
+        }
+        is_left = engine_read_stats(engine).n_abandoned_steps > 0;
+        if (round == 0) memcpy(expected, engine_client_answer(batch, 0), sizeof expected);
+        assert_memory_equal(engine_client_answer(batch, 0), expected, sizeof expected);
+        engine_client_free(&batch);
+        engine_client_free(&other);
+        engine_destroy(&engine);
+    }
+    assert_true(is_left);
+}
+
 /* A request that comes while a step runs is heard before the step ends: the first prompt is one step. */
 static void requests_are_admitted_between_layers(void **state) {
     (void)state;
@@ -334,6 +362,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_nobody_waits_for_is_abandoned),
         cmocka_unit_test(an_abandoned_step_leaves_no_trace),
+        cmocka_unit_test(a_long_step_ends_for_who_is_waited_for),
         cmocka_unit_test(requests_are_admitted_between_layers),
         cmocka_unit_test(a_slow_reader_waits_alone),
         cmocka_unit_test(who_never_reads_is_cut),
