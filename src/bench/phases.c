@@ -245,14 +245,14 @@ static enum status measure_rounds(struct measuring *measuring) {
 
 static enum status run(struct measuring *measuring, int max_context) {
     struct phases *phases = measuring->phases;
-    enum status status = calibrate(measuring);
     int max_prompt = max_context - N_DECODE - SLACK_TOKENS;
     if (measuring->options->max_prompt && measuring->options->max_prompt < max_prompt)
         max_prompt = measuring->options->max_prompt;
-    if (status) return status;
     if (max_prompt < LONG_ANSWER + 4 * SHORT_PROMPT)
         return status_fail(measuring->note, STATUS_LIMIT, "a context of %d tokens is too short to measure phases in",
                            max_context);
+    enum status status = calibrate(measuring);
+    if (status) return status;
     choose(measuring, max_prompt);
     status = words_append(&measuring->system, measuring->seed, 0, words_for(measuring, phases->shared_tokens));
     if (status) return status_fail(measuring->note, status, "no memory for a prompt");

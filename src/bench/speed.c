@@ -1,9 +1,8 @@
 #include "bench/speed.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
 #include "base/rng.h"
+#include "bench/quantile.h"
 #include "engine/engine_client.h"
 
 struct stream {
@@ -130,16 +129,6 @@ int speed_context_tokens(const struct speed_plan *plan) {
     return plan->n_prefill + plan->n_decode + 1;
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 enum status speed_measure(struct engine *engine, const struct speed_plan *plan, struct speed_rates *out_rates,
                           struct status_note *note) {
     size_t n = (size_t)plan->n_rounds;
@@ -156,7 +145,7 @@ enum status speed_measure(struct engine *engine, const struct speed_plan *plan, 
         decode[i] = all.decode_tok_s;
     }
     *out_rates = (struct speed_rates){0};
-    if (!status) *out_rates = (struct speed_rates){median(prefill, (int)n), median(decode, (int)n)};
+    if (!status) *out_rates = (struct speed_rates){quantile_median(prefill, (int)n), quantile_median(decode, (int)n)};
     mem_free(prefill);
     mem_free(decode);
     return status;

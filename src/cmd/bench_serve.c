@@ -96,7 +96,8 @@ static enum status run_trace(struct serve_bench *bench, const struct trace *trac
 }
 
 static bool has_time(struct serve_bench *bench) {
-    bool is_in_time = (double)(clock_now_ns() - bench->start_ns) / 1e9 < bench->report.options->budget;
+    bool is_in_time =
+        bench->n_done == 0 || (double)(clock_now_ns() - bench->start_ns) / 1e9 < bench->report.options->budget;
     bench->n_left_out += !is_in_time;
     return is_in_time;
 }

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench/quantile.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_model.h"
 #include "weights/gguf.h"
@@ -99,17 +99,11 @@ static enum status run_once(char *const *arguments, struct start *out, struct st
 
 /* ---- all runs ---- */
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Of one figure of every run; the figures lie sizeof(struct start) apart. */
 static double median(const double *first, int n, double *scratch) {
     for (int i = 0; i < n; i++)
         memcpy(&scratch[i], (const char *)first + (size_t)i * sizeof(struct start), sizeof *scratch);
-    qsort(scratch, (size_t)n, sizeof *scratch, compare);
-    return n % 2 ? scratch[n / 2] : (scratch[n / 2 - 1] + scratch[n / 2]) / 2;
+    return quantile_median(scratch, n);
 }
 
 static enum status measure(char *const *arguments, int n_rounds, struct start *out, struct status_note *note) {
