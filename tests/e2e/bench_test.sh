@@ -82,7 +82,7 @@ for word in "^gemm F16, f32 +1 .* ms" "^gemm Q4_K, int8 +512 .* target .* (PASS|
     ok "kernels table: $word" grep -qE "$word" "$out"
 done
 ok "kernels of no model" refuses 2 "no MODEL" kernels "$model"
-ok "a type without a product" refuses 2 "'iq2_s'" kernels --type q4_0,iq2_s
+ok "a type without a product" refuses 2 "'q8_1'" kernels --type q4_0,q8_1
 ok "an empty type" refuses 2 "''" kernels --type q4_0,
 ok "a matrix without K" refuses 2 "'2048' is not NxK" kernels --matrix 2048
 ok "a matrix with a tail" refuses 2 "'16x256x1' is not NxK" kernels --matrix 16x256x1
@@ -94,7 +94,7 @@ ok "a matrix of nothing" refuses 2 "within 1.." kernels --matrix 0x256
 ok "float activations" refuses 2 "--activations: 'f32'" kernels --activations f32
 ok "kernel rounds 0" refuses 2 "--rounds: 0" kernels --rounds 0
 
-ok "no measurement" refuses 2 "known: speed, start, kernels"
+ok "no measurement" refuses 2 "known: phases, serve, speed, start, kernels"
 ok "unknown measurement" refuses 2 "'fast'" fast "$model"
 ok "no model" refuses 2 "one MODEL" speed
 ok "prefill 0" refuses 2 "--prefill: 0" speed "$model" --prefill 0
