@@ -1,21 +1,13 @@
 #!/usr/bin/env bash
 # bench_phases: the report of a small run on a server of its own, its files, and what is refused; the controls with
 # KVICK_LONG.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-if [ ! -e "$model" ]; then
-    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
-    exit 77
-fi
+# shellcheck source=tests/support/e2e.sh
+source "$(dirname "$0")/../support/e2e.sh"
+need_model smollm2
 if [ "$(basename "${KVICK_BUILD_DIR:-build/release}")" != release ] && [ -z "${KVICK_LONG:-}" ]; then
     echo "a sanitizer's build takes minutes: only with KVICK_LONG"
     exit 77
 fi
-export KVICK=${KVICK:-build/release/kvick}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
 FOLDER=$folder python3 - <<'PY'
 import csv
 import json

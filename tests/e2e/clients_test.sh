@@ -1,19 +1,11 @@
 #!/usr/bin/env bash
 # clients: the openai and anthropic Python packages as they come from pip, against the server: answers, streams, usage,
 # and every refusal as the exception class that their users catch.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-if [ ! -e "$model" ]; then
-    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
-    exit 77
-fi
-if ! python=$(scripts/venv --find clients); then
-    echo "the environment clients is not made (scripts/venv clients): not tested"
-    exit 77
-fi
-KVICK=${KVICK:-build/release/kvick} "$python" - <<'PY'
+# shellcheck source=tests/support/e2e.sh
+source "$(dirname "$0")/../support/e2e.sh"
+need_model smollm2
+need_venv clients
+"$python" - <<'PY'
 import json
 import sys
 import traceback

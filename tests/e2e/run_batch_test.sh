@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
 # run-batch: a file of requests answered as the server answers them, line by line, whatever a line does; ended in the
 # middle and taken up.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-if [ ! -e "$model" ]; then
-    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
-    exit 77
-fi
-KVICK=${KVICK:-build/release/kvick} python3 - <<'PY'
+# shellcheck source=tests/support/e2e.sh
+source "$(dirname "$0")/../support/e2e.sh"
+need_model smollm2
+python3 - <<'PY'
 import json
 import os
 import signal

@@ -1,17 +1,10 @@
 #!/usr/bin/env bash
 # serve_gone: clients that leave a whale, while it is read, waits, is computed, or streams: within a second nothing of it
 # runs and no block is held, and nobody else is touched.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-if [ ! -e "$model" ]; then
-    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-KVICK=${KVICK:-build/release/kvick} WORK=$work python3 - <<'PY'
+# shellcheck source=tests/support/e2e.sh
+source "$(dirname "$0")/../support/e2e.sh"
+need_model smollm2
+WORK=$folder python3 - <<'PY'
 import json
 import os
 import re

@@ -4,17 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/thread.h"
 #include "bench/load_target.h"
-#include "http/http_server.h"
 #include "http/sse.h"
+#include "support/http_host.h"
 
 #define PAUSE_TICKS 15 /* of 10 ms: before the first content */
 
 struct fixture {
-    struct http_server *server;
-    struct thread thread;
-    int port;
+    struct http_host host;
     struct http_exchange *streams[32];
     int n_ticks[32];
     bool refuses_extras, has_no_chat;
@@ -94,50 +91,19 @@ static void handle(void *owner, struct http_exchange *exchange) {
         begin_stream(fixture, exchange);
 }
 
-static void serve(void *owner) {
-    struct fixture *fixture = owner;
-    http_server_run(fixture->server);
-}
-
-static bool on_head(void *owner, struct http_exchange *exchange) {
-    (void)owner;
-    (void)exchange;
-    return true;
-}
-
-static void on_refuse(void *owner, struct http_exchange *exchange, int code, const char *why) {
-    (void)owner;
-    http_exchange_reply(exchange, code, "text/plain", why, strlen(why));
-}
-
 static void start(struct fixture *fixture) {
-    struct http_limits limits = {.max_connections = 64,
-                                 .max_body_bytes = 100000,
-                                 .max_bodies_bytes = 6400000,
-                                 .max_unread_bytes = 1 << 20,
-                                 .idle_ms = 20000,
-                                 .head_ms = 20000,
-                                 .body_ms = 20000,
-                                 .write_ms = 20000};
-    struct http_handlers handlers = {.head = on_head, .request = handle, .refuse = on_refuse, .owner = fixture};
-    struct status_note note;
-    assert_int_equal(http_server_create(&fixture->server, &limits, NULL, &handlers, &note), STATUS_OK);
-    assert_int_equal(http_server_listen(fixture->server, "127.0.0.1", 0, &fixture->port, &note), STATUS_OK);
-    assert_int_equal(http_server_every(fixture->server, 10, on_tick, fixture), STATUS_OK);
-    assert_int_equal(thread_start(&fixture->thread, "serve", serve, fixture), STATUS_OK);
+    http_host_start(&fixture->host, handle, on_tick, fixture);
 }
 
 static void stop(struct fixture *fixture) {
-    http_server_stop(fixture->server);
-    thread_join(&fixture->thread);
-    http_server_destroy(&fixture->server);
+    http_host_stop(&fixture->host);
 }
 
 static struct load_target find(const struct fixture *fixture, const char *behind) {
     struct load_target target;
     struct status_note note;
     char url[100];
-    snprintf(url, sizeof url, "http://127.0.0.1:%d%s", fixture->port, behind);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d%s", fixture->host.port, behind);
     struct load_target_wishes wishes = {.url = url, .api_key = "sesame"};
     if (load_target_find(&target, &wishes, &note)) fail_msg("%s", note.text);
     return target;
@@ -240,7 +206,7 @@ static void plainer_servers_are_asked_plainly(void **state) {
     start(&fixture);
     target = find(&fixture, "/v1");
     assert_true(target.takes_extras && target.endpoint == LOAD_COMPLETION);
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", fixture.port);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", fixture.host.port);
     struct load_target_wishes wishes = {.url = url, .api_key = "sesame", .endpoint = "chat"};
     assert_int_equal(load_target_find(&target, &wishes, &note), STATUS_PEER);
     assert_non_null(strstr(note.text, "404"));

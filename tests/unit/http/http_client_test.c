@@ -9,15 +9,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/thread.h"
 #include "http/http_client.h"
-#include "http/http_server.h"
 #include "http/sse.h"
+#include "support/http_host.h"
 
 struct fixture {
-    struct http_server *server;
-    struct thread thread;
-    int port;
+    struct http_host host;
     struct http_exchange *held[64];
     int n_held;
 };
@@ -60,43 +57,13 @@ static void handle(void *owner, struct http_exchange *exchange) {
     }
 }
 
-static void serve(void *owner) {
-    struct fixture *fixture = owner;
-    http_server_run(fixture->server);
-}
-
-static bool on_head(void *owner, struct http_exchange *exchange) {
-    (void)owner;
-    (void)exchange;
-    return true;
-}
-
-static void on_refuse(void *owner, struct http_exchange *exchange, int code, const char *why) {
-    (void)owner;
-    http_exchange_reply(exchange, code, "text/plain", why, strlen(why));
-}
-
 static void start(struct fixture *fixture) {
-    struct http_limits limits = {.max_connections = 64,
-                                 .max_body_bytes = 100000,
-                                 .max_bodies_bytes = 6400000,
-                                 .max_unread_bytes = 1 << 20,
-                                 .idle_ms = 20000,
-                                 .head_ms = 20000,
-                                 .body_ms = 20000,
-                                 .write_ms = 20000};
-    struct http_handlers handlers = {.head = on_head, .request = handle, .refuse = on_refuse, .owner = fixture};
-    struct status_note note;
     *fixture = (struct fixture){0};
-    assert_int_equal(http_server_create(&fixture->server, &limits, NULL, &handlers, &note), STATUS_OK);
-    assert_int_equal(http_server_listen(fixture->server, "127.0.0.1", 0, &fixture->port, &note), STATUS_OK);
-    assert_int_equal(thread_start(&fixture->thread, "serve", serve, fixture), STATUS_OK);
+    http_host_start(&fixture->host, handle, NULL, fixture);
 }
 
 static void stop(struct fixture *fixture) {
-    http_server_stop(fixture->server);
-    thread_join(&fixture->thread);
-    http_server_destroy(&fixture->server);
+    http_host_stop(&fixture->host);
 }
 
 static bool on_bytes(void *owner, int code, const char *bytes, size_t n_bytes) {
@@ -119,7 +86,7 @@ static const struct http_client_handlers handlers = {on_bytes, on_end};
 
 static const char *url(const struct fixture *fixture, const char *path) {
     static char text[100];
-    snprintf(text, sizeof text, "http://127.0.0.1:%d%s", fixture->port, path);
+    snprintf(text, sizeof text, "http://127.0.0.1:%d%s", fixture->host.port, path);
     return text;
 }
 
