@@ -146,6 +146,7 @@ static enum status arrive(struct simulation *sim, int idx) {
     if (make_tokens(sim, idx)) return STATUS_NOMEM;
     struct admission_answer answer = ask(sim, idx, &candidate);
     if (answer.reason != ADMISSION_ADMITTED) {
+        admission_refuse(&sim->admission, &sim->state, &candidate, &answer, sim->now_ns);
         refuse(sim, idx, &answer);
         return STATUS_OK;
     }

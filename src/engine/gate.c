@@ -141,3 +141,8 @@ struct terms gate_accept(struct engine *engine, const struct gate_answer *answer
     if (!engine->has_costs) return answer->candidate.terms;
     return admission_accept(&engine->admission, &engine->state, &answer->candidate, &answer->admission, answer->at_ns);
 }
+
+void gate_refuse(struct engine *engine, const struct gate_answer *answer) {
+    if (engine->has_costs)
+        admission_refuse(&engine->admission, &engine->state, &answer->candidate, &answer->admission, answer->at_ns);
+}

@@ -25,4 +25,7 @@ int64_t gate_estimate_ns(const struct gate_answer *answer);
 /* The answer was ADMITTED: the terms of its sequence. */
 struct terms gate_accept(struct engine *engine, const struct gate_answer *answer);
 
+/* The answer was not ADMITTED, and the request wanted more than an answer. */
+void gate_refuse(struct engine *engine, const struct gate_answer *answer);
+
 #endif

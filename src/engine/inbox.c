@@ -143,6 +143,7 @@ static void submit(struct engine *engine, struct request *request) {
     if (!ask(engine, request, &answer)) {
         engine->stats.n_refused++;
         engine->stats.n_refused_by[answer.admission.reason]++;
+        gate_refuse(engine, &answer);
         return;
     }
     struct terms terms = gate_accept(engine, &answer);

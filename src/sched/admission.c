@@ -276,3 +276,13 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
     load_find_heavy(&admission->load, state->policy.weights, state->policy.is_heavy);
     return terms;
 }
+
+void admission_refuse(struct admission *admission, const struct plan_state *state,
+                      const struct admission_candidate *candidate, const struct admission_answer *answer,
+                      int64_t now_ns) {
+    enum admission_reason reason = answer->reason;
+    struct step_pace pace;
+    if (reason != ADMISSION_DEADLINE && reason != ADMISSION_WAIT && reason != ADMISSION_PROMISE) return;
+    int64_t work_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace);
+    load_add(&admission->load, &candidate->terms, work_ns, now_ns);
+}

@@ -77,6 +77,13 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
                               const struct admission_candidate *candidate, const struct admission_answer *answer,
                               int64_t now_ns);
 
+/* A candidate that was refused, and is not merely asked about, was offered all the same: counts it as load if it was
+ * refused for its time. Else the more is refused the fewer newcomers are expected, and the more room a long prompt
+ * seems to have. */
+void admission_refuse(struct admission *admission, const struct plan_state *state,
+                      const struct admission_candidate *candidate, const struct admission_answer *answer,
+                      int64_t now_ns);
+
 /* The tenant's slot for terms, among those that the state's sequences use. */
 int admission_tenant(struct plan_state *state, uint64_t id, double weight);
 

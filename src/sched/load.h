@@ -25,7 +25,7 @@ struct load {
     int64_t last_ns; /* until when; 0: nothing yet */
 };
 
-/* A prompt with so much work was admitted. */
+/* A prompt with so much work was offered. */
 void load_add(struct load *load, const struct terms *terms, int64_t work_ns, int64_t now_ns);
 
 /* A prompt that newcomers may overtake, and what its tenant's order makes of them. */

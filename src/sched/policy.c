@@ -195,6 +195,30 @@ static void lend_places(struct policy_prompt *prompts, int n) {
     }
 }
 
+static bool is_nearly_late(const struct policy_prompt *prompt, int64_t now_ns, const struct step_pace *pace) {
+    int64_t due_ns = policy_due_ns(prompt->terms);
+    double wall_ns = (double)prompt->work_ns * pace->stretch + 2 * (double)pace->limit_ns;
+    return due_ns != INT64_MAX && (double)now_ns + wall_ns >= (double)due_ns;
+}
+
+/* Batch prompts that are about to be late pass those interactive ones that have more left and are in no hurry: it costs
+ * those a part of what they wait anyway. order is final but for that. */
+static void pass_longer_ones(const struct policy_prompt *prompts, int n, int64_t now_ns, const struct step_pace *pace,
+                             int *order) {
+    for (int i = 1; i < n; i++) {
+        int moving = order[i], at = i;
+        const struct policy_prompt *prompt = &prompts[moving];
+        if (prompt->terms->service_class != TERMS_BATCH || !is_nearly_late(prompt, now_ns, pace)) continue;
+        for (; at > 0; at--) {
+            const struct policy_prompt *before = &prompts[order[at - 1]];
+            if (before->level < LEVEL_FAIR || before->level > LEVEL_YIELDING) break;
+            if (before->work_ns <= prompt->work_ns) break;
+            order[at] = order[at - 1];
+        }
+        order[at] = moving;
+    }
+}
+
 void policy_order(const struct policy *policy, struct policy_prompt *prompts, int n_prompts, int64_t now_ns,
                   const struct step_pace *pace, int *order) {
     for (int i = 0; i < n_prompts; i++) order[i] = i;
@@ -210,4 +234,5 @@ void policy_order(const struct policy *policy, struct policy_prompt *prompts, in
     apply_classes(policy, prompts, n_prompts, pace);
     lend_places(prompts, n_prompts);
     sort(prompts, n_prompts, order, is_served_before);
+    pass_longer_ones(prompts, n_prompts, now_ns, pace, order);
 }

@@ -15,7 +15,8 @@
  *   6. those that admission holds back for the sake of promises made before, in the same order;
  *   7. those of tenants that send far more than their share and have several waiting, while they have received more
  *      than another that waits.
- * Who waits for another prompt's blocks lends it its place.
+ * Who waits for another prompt's blocks lends it its place. A batch prompt that is about to miss its promise passes
+ * interactive ones of 5 to 7 that have more left than it.
  * Nobody starves: an overdue prompt waits for older ones of its class only, at most max_sequences of them, with at
  * least a quarter (batch: BATCH_SHARE of a quarter) of the time.
  * POLICY_FCFS: by arrival, nothing else; for comparison.

@@ -102,7 +102,10 @@ static void arrive(struct sim_world *world, struct sim_request *request, uint64_
     assert_memory_equal(&again, &request->answer, sizeof again); /* asking changes nothing */
     request->terms = candidate.terms;
     if (request->is_forced && request->answer.estimate_ns) request->answer.reason = ADMISSION_ADMITTED;
-    if (request->answer.reason != ADMISSION_ADMITTED) return;
+    if (request->answer.reason != ADMISSION_ADMITTED) {
+        admission_refuse(&world->admission, state, &candidate, &request->answer, world->now_ns);
+        return;
+    }
     struct sim_slot *slot = world->slots;
     while (slot->sequence.state != SEQ_FREE) slot++;
     int max_tokens = request->n_prompt + request->max_new;

@@ -148,6 +148,30 @@ static void promises_hold_newcomers_back(void **state) {
     sim_close(&world);
 }
 
+/* Short prompts that a long one's deadline keeps out are no less to be expected than before. */
+static void what_is_refused_is_expected_all_the_same(void **state) {
+    (void)state;
+    begin(48, 4096);
+    struct admission_candidate shorter = ask_for(300, 4), longer = ask_for(2600, 4);
+    int64_t alone_ns = answer(&longer).estimate_ns;
+    longer.terms.deadline_ns = 2 * alone_ns;
+    struct admission_answer refused = {.reason = ADMISSION_DEADLINE}, full = {.reason = ADMISSION_QUEUE};
+    assert_int_equal(answer(&longer).reason, ADMISSION_ADMITTED); /* asked only: nothing comes of it */
+    for (int i = 0; i < 100; i++) {
+        world.now_ns += answer(&shorter).estimate_ns;
+        admission_refuse(&world.admission, &world.state, &shorter, &full, world.now_ns);
+    }
+    longer.terms.deadline_ns = world.now_ns + 2 * alone_ns;
+    assert_int_equal(answer(&longer).reason, ADMISSION_ADMITTED);
+    for (int i = 0; i < 100; i++) {
+        world.now_ns += answer(&shorter).estimate_ns;
+        admission_refuse(&world.admission, &world.state, &shorter, &refused, world.now_ns);
+    }
+    longer.terms.deadline_ns = world.now_ns + 2 * alone_ns;
+    assert_int_equal(answer(&longer).reason, ADMISSION_DEADLINE);
+    sim_close(&world);
+}
+
 static void reasons_have_names(void **state) {
     (void)state;
     for (int i = 0; i < ADMISSION_N_REASONS; i++) {
@@ -165,6 +189,7 @@ int main(void) {
         cmocka_unit_test(a_queue_ahead_makes_it_later),
         cmocka_unit_test(queues_are_bounded_and_tenants_leave_room),
         cmocka_unit_test(promises_hold_newcomers_back),
+        cmocka_unit_test(what_is_refused_is_expected_all_the_same),
         cmocka_unit_test(reasons_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

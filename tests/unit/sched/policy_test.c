@@ -140,6 +140,20 @@ static void batch_waits_but_gets_its_share(void **state) {
     assert_in_range(n_batch, 45, 55);
 }
 
+static void late_batch_passes_longer_prompts_that_have_time(void **state) {
+    (void)state;
+    begin(POLICY_PROMISES);
+    add_promised(1, 200 * MS, S, 250 * MS)->service_class = TERMS_BATCH;
+    add_promised(2, 3 * S, 10 * S, 2500 * MS), add_promised(3, 50 * MS, 10 * S, 2500 * MS);
+    CHECK_ORDER(500 * MS, 2, 1, 0);
+    CHECK_ORDER(S, 2, 0, 1); /* due in 250 ms: it cannot wait for the long one, and may not pass the short one */
+    terms[1].promise_ns = 4 * S, terms[1].slack_ns = 100 * MS;
+    CHECK_ORDER(S, 1, 2, 0); /* whose own promise is at stake */
+    terms[0].promise_ns = 0;
+    terms[1].promise_ns = 10 * S;
+    CHECK_ORDER(S, 2, 1, 0); /* nothing was promised */
+}
+
 static void a_waiter_lends_its_place(void **state) {
     (void)state;
     begin(POLICY_PROMISES);
@@ -190,6 +204,7 @@ int main(void) {
         cmocka_unit_test(held_ones_let_others_go_first),
         cmocka_unit_test(preempted_ones_go_first),
         cmocka_unit_test(batch_waits_but_gets_its_share),
+        cmocka_unit_test(late_batch_passes_longer_prompts_that_have_time),
         cmocka_unit_test(a_waiter_lends_its_place),
         cmocka_unit_test(a_storm_gives_way),
         cmocka_unit_test(tenants_have_slots),
