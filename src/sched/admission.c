@@ -4,6 +4,7 @@
 
 #define RESERVE 0.25                  /* of the slack, what newcomers may not use up */
 #define MIN_RETRY_NS INT64_C(1000000) /* 0 says never */
+#define MAX_LOAD_SHARE 2              /* of what can be done, that refused requests count up to */
 
 enum status admission_init(struct admission *admission, const struct admission_limits *limits, int max_sequences) {
     *admission =
@@ -283,6 +284,8 @@ void admission_refuse(struct admission *admission, const struct plan_state *stat
     enum admission_reason reason = answer->reason;
     struct step_pace pace;
     if (reason != ADMISSION_DEADLINE && reason != ADMISSION_WAIT && reason != ADMISSION_PROMISE) return;
+    /* Who asks again and again at once must not keep out everybody who has a deadline. */
+    if (load_share(&admission->load) >= MAX_LOAD_SHARE) return;
     int64_t work_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace);
     load_add(&admission->load, &candidate->terms, work_ns, now_ns);
 }

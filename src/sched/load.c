@@ -40,6 +40,14 @@ void load_add(struct load *load, const struct terms *terms, int64_t work_ns, int
     size->n += 1;
 }
 
+double load_share(const struct load *load) {
+    double work_ns = 0;
+    for (int c = 0; c < TERMS_N_CLASSES; c++)
+        for (int t = 0; t < TERMS_MAX_TENANTS; t++)
+            for (int s = 0; s < LOAD_N_SIZES; s++) work_ns += load->sizes[c][t][s].work_ns;
+    return work_ns / fmax(load->span_ns, MIN_SPAN_NS);
+}
+
 /* ---- who overtakes ---- */
 
 /* The part of a class's and tenant's prompts of size s that are shorter than limit_ns. */
