@@ -3,10 +3,8 @@
 /* Llama's layer with rotary halves and norms of q and k per head.   Source: 2505.09388. */
 
 static enum status read_config(struct model_config *config, const struct gguf *gguf, struct status_note *note) {
-    (void)gguf;
-    (void)note;
     config->ropes[0].is_halves = true;
-    return STATUS_OK;
+    return model_config_refuse_window(config, gguf, note);
 }
 
 const struct arch arch_qwen3 = {

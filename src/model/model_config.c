@@ -29,6 +29,15 @@ enum status model_config_int(const struct model_config *config, const struct ggu
     return STATUS_OK;
 }
 
+enum status model_config_refuse_window(const struct model_config *config, const struct gguf *gguf,
+                                       struct status_note *note) {
+    int window = 0;
+    enum status status = model_config_int(config, gguf, "attention.sliding_window", 0, 1 << 24, 0, &window, note);
+    if (status || window == 0 || window >= config->max_context) return status;
+    return status_fail(note, STATUS_FORMAT, "key %s.attention.sliding_window is %d: this architecture is run without",
+                       config->arch, window);
+}
+
 enum status model_config_real(const struct model_config *config, const struct gguf *gguf, const char *suffix,
                               double fallback, double *out, struct status_note *note) {
     char key[128];

@@ -47,6 +47,10 @@ WARN_UNUSED enum status model_config_read(struct model_config *config, const str
 /* Inverse frequencies base^(-2i/(2 n_pairs)), divided by factors[i] when factors is not NULL. */
 void model_config_plain_rope(struct rope *rope, double base, int n_pairs, const float *factors);
 
+/* For architectures whose files do not say which layers a window is for: one shorter than the context is an error. */
+WARN_UNUSED enum status model_config_refuse_window(const struct model_config *config, const struct gguf *gguf,
+                                                   struct status_note *note);
+
 /* "<arch>.<suffix>" as a whole number in [min, max]; if it is absent, fallback, or an error when fallback < 0. */
 WARN_UNUSED enum status model_config_int(const struct model_config *config, const struct gguf *gguf, const char *suffix,
                                          long min, long max, long fallback, int *out, struct status_note *note);

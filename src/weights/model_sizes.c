@@ -119,12 +119,14 @@ static enum status read_windows(const struct source *from, struct model_sizes *s
     if (!status && has_pattern)
         status = read_per_layer(from, "attention.sliding_window_pattern", sizes->n_layers, 1, 0, is_local);
     if (status) return status;
-    if (!has_pattern && !period)
+    bool is_everywhere = strcmp(from->arch, "llama") == 0; /* Mistral's */
+    if (!has_pattern && !period && !is_everywhere)
         snprintf(sizes->doubt, sizeof sizes->doubt,
                  "%s.attention.sliding_window is %d, but not for which layers: all are counted as seeing everything",
                  from->arch, window);
     for (int i = 0; i < sizes->n_layers; i++)
-        if (has_pattern ? is_local[i] : period && i % period != period - 1) sizes->layers[i].window = window;
+        if (has_pattern ? is_local[i] : is_everywhere || (period && i % period != period - 1))
+            sizes->layers[i].window = window;
     return STATUS_OK;
 }
 

@@ -1,4 +1,4 @@
-#include "model/model_config.h"
+#include "model/forward.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,6 +68,9 @@ static bool is_among(const char *name, const struct key *keys, size_t n_keys) {
     return false;
 }
 
+typedef enum status read_fn(struct model_config *config, const struct gguf *gguf, struct status_note *note);
+static read_fn *read_keys = model_config_read;
+
 /* Reads a file of the usual keys, with others in place of some or besides. */
 static enum status read_config(struct model_config *config, const struct key *own, size_t n_own,
                                const struct factors *factors, struct status_note *note) {
@@ -87,7 +90,7 @@ static enum status read_config(struct model_config *config, const struct key *ow
     if (gguf_write_finish(writer, note)) fail_msg("%s", note->text);
     gguf_write_destroy(&writer);
     if (gguf_open(&gguf, path, note)) fail_msg("%s", note->text);
-    enum status status = model_config_read(config, gguf, note);
+    enum status status = read_keys(config, gguf, note);
     gguf_close(&gguf);
     return status;
 }
@@ -189,6 +192,30 @@ static void an_architecture_without_a_usable_name_is_refused(void **state) {
     expect_refusal(number, 1, NULL, "general.architecture", "");
     struct key longer[] = {TEXT_KEY("general.architecture", "abcdefghijklmnopqrstuvwxyzabcdefgh")};
     expect_refusal(longer, 1, NULL, "general.architecture", "34 bytes");
+}
+
+/* ---- windows ---- */
+
+static void a_window_is_every_layer_s_or_refused(void **state) {
+    (void)state;
+    static struct model_config config;
+    const struct key window[] = {INT_KEY("llama.attention.sliding_window", 48)};
+    read_keys = forward_read_config; /* with what the architecture makes of it */
+    read_good(&config, window, 1, NULL);
+    for (int i = 0; i < 4; i++) assert_int_equal(config.layers[i].window, 48);
+    struct key qwen2[] = {
+        TEXT_KEY("general.architecture", "qwen2"),       INT_KEY("qwen2.block_count", 4),
+        INT_KEY("qwen2.embedding_length", 256),          INT_KEY("qwen2.feed_forward_length", 512),
+        INT_KEY("qwen2.context_length", 2048),           INT_KEY("qwen2.attention.head_count", 8),
+        INT_KEY("qwen2.attention.head_count_kv", 2),     REAL_KEY("qwen2.attention.layer_norm_rms_epsilon", 1e-5),
+        INT_KEY("qwen2.attention.sliding_window", 2048),
+    };
+    const size_t n = sizeof qwen2 / sizeof qwen2[0];
+    read_good(&config, qwen2, n, NULL); /* as long as the context: none */
+    assert_int_equal(config.layers[0].window, 0);
+    qwen2[n - 1].value = 2047;
+    expect_refusal(qwen2, n, NULL, "qwen2.attention.sliding_window", "2047");
+    read_keys = model_config_read;
 }
 
 /* ---- heads ---- */
@@ -377,6 +404,7 @@ int main(void) {
         cmocka_unit_test(each_key_that_a_model_must_have_is_missed_by_name),
         cmocka_unit_test(numbers_out_of_range_are_named_with_their_value),
         cmocka_unit_test(an_architecture_without_a_usable_name_is_refused),
+        cmocka_unit_test(a_window_is_every_layer_s_or_refused),
         cmocka_unit_test(head_counts_that_fit_are_taken),
         cmocka_unit_test(head_counts_that_do_not_fit_are_refused),
         cmocka_unit_test(part_of_a_head_may_turn),
