@@ -13,12 +13,10 @@ static void handle_keys(void *owner, struct http_exchange *exchange, const char 
     struct str body;
     (void)parameter;
     api_reply_begin(&json, &body);
-    json_write_key(&json, "data");
-    json_write_array(&json);
+    json_write_field_array(&json, "data");
     api_auth_write(&api->auth, clock_now_ns(), &json);
     json_write_end_array(&json);
-    json_write_end_object(&json);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
 static void write_call(struct json_write *json, const struct api_call *call, int64_t now_ns) {
@@ -49,12 +47,10 @@ static void handle_requests(void *owner, struct http_exchange *exchange, const c
     struct str body;
     (void)parameter;
     api_reply_begin(&json, &body);
-    json_write_key(&json, "data");
-    json_write_array(&json);
+    json_write_field_array(&json, "data");
     for (const struct api_call *call = api->calls; call; call = call->next) write_call(&json, call, now_ns);
     json_write_end_array(&json);
-    json_write_end_object(&json);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
 const struct http_route *api_admin_table(int *out_n) {

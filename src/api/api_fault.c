@@ -59,7 +59,7 @@ static const char *type_of(int http_code, enum api_shape shape) {
     return shape == API_OPENAI ? "InternalServerError" : "api_error";
 }
 
-/* A client's bytes may stand in the message: what is no UTF-8 becomes '?', and a character that was cut is dropped. */
+/* A client's bytes may stand in the message: what is no UTF-8, a character that was cut too, becomes '?'. */
 static void make_valid(const struct api_fault *fault, char *out, size_t max_bytes) {
     size_t n = strlen(fault->message), i = 0;
     snprintf(out, max_bytes, "%s", fault->message);
@@ -74,8 +74,7 @@ enum status api_fault_write(const struct api_fault *fault, enum api_shape shape,
     json_write_init(&json, out);
     json_write_object(&json);
     if (shape == API_ANTHROPIC) json_write_field_text(&json, "type", "error");
-    json_write_key(&json, "error");
-    json_write_object(&json);
+    json_write_field_object(&json, "error");
     json_write_field_text(&json, "message", message);
     json_write_field_text(&json, "type", type);
     if (shape == API_OPENAI) {

@@ -147,8 +147,7 @@ static void write_running(struct json_write *json, const struct api_call *call) 
     write_head(json, call->id, call->path, call->created_s, "running");
     json_write_field_null(json, "status");
     json_write_field_null(json, "finish_reason");
-    json_write_key(json, "prompts");
-    json_write_array(json);
+    json_write_field_array(json, "prompts");
     for (int i = 0; i < call->n_prompts; i++) write_running_prompt(json, call, &call->prompts[i]);
     json_write_end_array(json);
 }
@@ -174,8 +173,7 @@ static void write_finished(struct json_write *json, const struct api_history *hi
     else
         json_write_field_null(json, "status"); /* the client left before */
     json_write_field_text(json, "finish_reason", request_metrics_end_name(last->end));
-    json_write_key(json, "prompts");
-    json_write_array(json);
+    json_write_field_array(json, "prompts");
     for (int i = n - 1; i >= 0; i--) {
         const struct api_record *record = &history->records[(at - i + API_HISTORY_MAX) % API_HISTORY_MAX];
         if (!is_of(record, last->id, last->key_idx)) continue; /* forgotten already */
@@ -203,6 +201,5 @@ void api_history_reply(const struct api_server *api, struct http_exchange *excha
         write_running(&json, call);
     else
         write_finished(&json, &api->history, last);
-    json_write_end_object(&json);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }

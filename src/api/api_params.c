@@ -54,18 +54,6 @@ static bool read_sampling(struct api_params *params, const json_t *request, stru
 
 /* ---- ids ---- */
 
-static bool read_id_text(const char *text, int n_vocab, uint32_t *out_id) {
-    int64_t id = 0;
-    if (!*text) return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9') return false;
-        id = id * 10 + (*text - '0');
-        if (id >= n_vocab) return false;
-    }
-    *out_id = (uint32_t)id;
-    return true;
-}
-
 static bool read_biases(struct api_params *params, const json_t *request, int n_vocab, struct api_fault *fault) {
     const json_t *field = json_read_field(request, "logit_bias");
     const char *key;
@@ -82,9 +70,11 @@ static bool read_biases(struct api_params *params, const json_t *request, int n_
     if (!params->biases) return api_fault_set(fault, 503, "out_of_memory", NULL, "no memory for the request");
     json_object_foreach((json_t *)field, key, value) {
         struct logit_bias *bias = &params->biases[params->sampling.n_biases];
-        if (!read_id_text(key, n_vocab, &bias->id))
+        int64_t id;
+        if (!str_read_count(key, n_vocab - 1, &id))
             return api_fault_set(fault, 400, NULL, "logit_bias", "'logit_bias' names token '%.20s', not within 0..%d",
                                  key, n_vocab - 1);
+        bias->id = (uint32_t)id;
         double number = json_number_value(value);
         if (!json_is_number(value) || !(number >= -100 && number <= 100))
             return api_fault_set(fault, 400, NULL, "logit_bias",

@@ -110,8 +110,7 @@ enum status api_promise_write_estimate(const struct api_call *call, struct str *
     json_write_init(&json, out);
     json_write_object(&json);
     json_write_field_text(&json, "object", "estimate");
-    json_write_key(&json, "data");
-    json_write_array(&json);
+    json_write_field_array(&json, "data");
     for (int i = 0; i < call->n_prompts; i++) write_one(&json, &call->prompts[i]);
     json_write_end_array(&json);
     json_write_end_object(&json);

@@ -6,6 +6,11 @@ void api_reply_begin(struct json_write *json, struct str *body) {
     json_write_object(json);
 }
 
+void api_reply_end(struct http_exchange *exchange, enum api_shape shape, struct json_write *json, struct str *body) {
+    json_write_end_object(json);
+    api_reply_json(exchange, shape, json, body);
+}
+
 void api_reply_json(struct http_exchange *exchange, enum api_shape shape, const struct json_write *json,
                     struct str *body) {
     struct api_fault fault;

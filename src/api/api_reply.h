@@ -12,8 +12,10 @@
 /* body: made here, with an object open for its fields. */
 void api_reply_begin(struct json_write *json, struct str *body);
 
-/* The reply is what was written, all of it closed; ends the exchange and frees body. shape: of a fault, if there was no
- * memory. */
+/* The object is closed and replied; ends the exchange and frees body. shape: of a fault, if there was no memory. */
+void api_reply_end(struct http_exchange *exchange, enum api_shape shape, struct json_write *json, struct str *body);
+
+/* The same of what is closed already. */
 void api_reply_json(struct http_exchange *exchange, enum api_shape shape, const struct json_write *json,
                     struct str *body);
 

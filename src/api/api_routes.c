@@ -26,8 +26,7 @@ static void handle_version(void *owner, struct http_exchange *exchange, const ch
     (void)owner, (void)parameter;
     api_reply_begin(&json, &body);
     json_write_field_text(&json, "version", KVICK_VERSION);
-    json_write_end_object(&json);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
 static void handle_openapi(void *owner, struct http_exchange *exchange, const char *parameter) {
@@ -45,8 +44,7 @@ static void handle_load(void *owner, struct http_exchange *exchange, const char 
     api_reply_begin(&json, &body);
     json_write_field_int(&json, "server_load", api->n_calls);
     json_write_field_int(&json, "load", api->n_calls);
-    json_write_end_object(&json);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
 static void write_group(struct json_write *json, const struct engine_group_stats *group) {
@@ -72,12 +70,10 @@ static void handle_cache(void *owner, struct http_exchange *exchange, const char
     json_write_field_text(&json, "object", "cache");
     json_write_field_int(&json, "block_tokens", api->options.block_tokens);
     json_write_field_flag(&json, "prefix_cache", api->options.has_prefix_cache);
-    json_write_key(&json, "groups");
-    json_write_array(&json);
+    json_write_field_array(&json, "groups");
     for (int g = 0; g < stats.n_groups; g++) write_group(&json, &stats.groups[g]);
     json_write_end_array(&json);
-    json_write_end_object(&json);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
 static void handle_models(void *owner, struct http_exchange *exchange, const char *parameter) {
@@ -90,8 +86,7 @@ static void handle_models(void *owner, struct http_exchange *exchange, const cha
     (void)parameter;
     api_reply_begin(&json, &body);
     json_write_field_text(&json, "object", "list");
-    json_write_key(&json, "data");
-    json_write_array(&json);
+    json_write_field_array(&json, "data");
     for (int i = 0; i < api->options.n_model_names; i++) {
         json_write_object(&json);
         json_write_field_text(&json, "id", api->options.model_names[i]);
@@ -105,8 +100,7 @@ static void handle_models(void *owner, struct http_exchange *exchange, const cha
         json_write_end_object(&json);
     }
     json_write_end_array(&json);
-    json_write_end_object(&json);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
 static void handle_metrics(void *owner, struct http_exchange *exchange, const char *parameter) {
@@ -143,20 +137,22 @@ static void handle_answer(void *owner, struct http_exchange *exchange, const cha
     api_request_handle(owner, exchange, api_request_ask_of(http_exchange_path(exchange)));
 }
 
-/* The same body as the route that it asks about. */
-static void handle_estimate(void *owner, struct http_exchange *exchange, const char *parameter) {
+/* Routes that take the body of a chat or of a completion. */
+static void handle_either(struct http_exchange *exchange, struct api_server *api, const struct api_ask *chat,
+                          const struct api_ask *text) {
     size_t n_bytes;
     const char *body = http_exchange_body(exchange, &n_bytes);
-    (void)parameter;
-    api_request_handle(owner, exchange, api_request_is_chat(body, n_bytes) ? &chat_request : &completion_request);
+    api_request_handle(api, exchange, api_request_is_chat(body, n_bytes) ? chat : text);
 }
 
-/* A chat's prefix or a text's. */
-static void handle_warm(void *owner, struct http_exchange *exchange, const char *parameter) {
-    size_t n_bytes;
-    const char *body = http_exchange_body(exchange, &n_bytes);
+static void handle_estimate(void *owner, struct http_exchange *exchange, const char *parameter) {
     (void)parameter;
-    api_request_handle(owner, exchange, api_request_is_chat(body, n_bytes) ? &warm_request_chat : &warm_request_text);
+    handle_either(exchange, owner, &chat_request, &completion_request);
+}
+
+static void handle_warm(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)parameter;
+    handle_either(exchange, owner, &warm_request_chat, &warm_request_text);
 }
 
 const struct http_route *api_routes_table(int *out_n) {

@@ -66,15 +66,15 @@ bool api_server_check_model(const struct api_server *api, const struct api_param
 
 /* ---- the loop's side of the engine ---- */
 
-static void take_failures(struct api_server *api) {
-    struct tokenize_failure failure;
+static void take_results(struct api_server *api) {
+    struct tokenize_result result;
     do {
-        while (ring_pop(&api->worker->failures, &failure))
-            if (failure.prompt_idx == TOKENIZE_READY)
-                api_gate_enter(failure.call);
+        while (ring_pop(&api->worker->results, &result))
+            if (result.prompt_idx == TOKENIZE_READY)
+                api_gate_enter(result.call);
             else
-                api_call_on_failure(failure.call, failure.prompt_idx);
-    } while (!ring_arm(&api->worker->failures));
+                api_call_on_failure(result.call, result.prompt_idx);
+    } while (!ring_arm(&api->worker->results));
 }
 
 static void take_events(struct api_server *api) {
@@ -85,10 +85,10 @@ static void take_events(struct api_server *api) {
     } while (!ring_arm(outbox));
 }
 
-static void on_failures(void *owner) {
+static void on_results(void *owner) {
     struct api_server *api = owner;
-    ring_disarm(&api->worker->failures);
-    take_failures(api);
+    ring_disarm(&api->worker->results);
+    take_results(api);
 }
 
 static void on_events(void *owner) {
@@ -130,11 +130,11 @@ enum status api_server_open(struct api_server *api, struct engine *engine, const
         mem_free(api->worker); /* nothing runs that could be stopped */
         api->worker = NULL;
     }
-    if (!status) status = http_server_watch(api->http, api->worker->failures.event_fd, on_failures, api);
+    if (!status) status = http_server_watch(api->http, api->worker->results.event_fd, on_results, api);
     if (!status) status = http_server_watch(api->http, engine_outbox(engine)->event_fd, on_events, api);
     if (!status) status = http_server_every(api->http, TICK_MS, on_tick, api);
     if (status) return status_fail(note, status, "cannot start the API's threads");
-    take_failures(api); /* arms both rings */
+    take_results(api); /* arms both rings */
     take_events(api);
     api->state = API_SERVING;
     return STATUS_OK;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #define MAX_ADDRESS_BYTES 256
 #define GET_LIMIT_NS INT64_C(200000000)
@@ -52,19 +53,9 @@ static enum status find_host(struct app_redis *redis, const char *host, struct s
     return STATUS_OK;
 }
 
-/* Digits only; -1 if it is something else or above max. */
-static int read_number(const char *text, int max) {
-    int value = 0;
-    if (!*text) return -1;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || value > max / 10) return -1;
-        value = value * 10 + (*text - '0');
-    }
-    return value > max ? -1 : value;
-}
-
 static enum status read_address(struct app_redis *redis, const char *address, struct status_note *note) {
     char host[MAX_ADDRESS_BYTES];
+    int64_t port_no = 6379, db_no = 0;
     if (strlen(address) >= sizeof redis->address)
         return status_fail(note, STATUS_INVALID, "'%.100s...' is too long", address);
     snprintf(redis->address, sizeof redis->address, "%s", address);
@@ -79,11 +70,13 @@ static enum status read_address(struct app_redis *redis, const char *address, st
     if (db) *db++ = 0;
     char *port = strrchr(host, ':');
     if (port) *port++ = 0;
-    redis->port = port ? read_number(port, 65535) : 6379;
-    redis->db = db && *db ? read_number(db, 1 << 20) : 0;
-    if (!host[0] || strchr(host, '@') || redis->port < 1 || redis->db < 0)
+    bool is_sound =
+        (!port || str_read_count(port, 65535, &port_no)) && (!db || !*db || str_read_count(db, 1 << 20, &db_no));
+    if (!is_sound || !host[0] || strchr(host, '@') || port_no < 1)
         return status_fail(note, STATUS_INVALID, "'%s' is not redis://HOST:PORT/DB (passwords are not supported)",
                            address);
+    redis->port = (int)port_no;
+    redis->db = (int)db_no;
     return find_host(redis, host, note);
 }
 

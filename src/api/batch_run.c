@@ -130,8 +130,7 @@ static void write_response(struct batch_run *run, const struct batch_item *item,
     struct json_write json;
     struct str text;
     open_out(&json, &text, run, item->custom_id, item->n_custom_id);
-    json_write_key(&json, "response");
-    json_write_object(&json);
+    json_write_field_object(&json, "response");
     json_write_field_int(&json, "status_code", http_code);
     if (request_id)
         json_write_field_text(&json, "request_id", request_id);
@@ -153,8 +152,7 @@ static void write_error(struct batch_run *run, const char *custom_id, size_t n_c
     snprintf(message, sizeof message, "line %d: %s", run->line, fault->message);
     open_out(&json, &text, run, custom_id, n_custom_id);
     json_write_field_null(&json, "response");
-    json_write_key(&json, "error");
-    json_write_object(&json);
+    json_write_field_object(&json, "error");
     json_write_field_text(&json, "code", fault->reason ? fault->reason : "invalid_line");
     json_write_field_text(&json, "message", message);
     json_write_end_object(&json);

@@ -26,8 +26,7 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
     json_write_init(&json, out);
     json_write_object(&json);
     json_write_field_text(&json, "object", "list");
-    json_write_key(&json, "data");
-    json_write_array(&json);
+    json_write_field_array(&json, "data");
     for (int p = 0; p < call->n_prompts; p++) {
         const float *vector = call->prompts[p].request->embedding;
         json_write_object(&json);

@@ -3,6 +3,7 @@
 
 #include "api/api_response.h"
 #include "api/chat_request.h"
+#include "api/chat_translate.h"
 #include "base/mem.h"
 
 /* The JSON of Anthropic's /v1/messages -> the chat request that says the same: templates and parameters know one form,
@@ -11,34 +12,7 @@
 
 /* ---- blocks ---- */
 
-/* A string as one part, or a list of text blocks as parts, which is what templates join. where: for the fault. */
-static json_t *read_parts(const json_t *content, const char *where, struct api_fault *fault) {
-    json_t *parts = json_array();
-    const json_t *block;
-    size_t i;
-    if (json_is_string(content)) {
-        json_decref(parts);
-        return json_incref((json_t *)content);
-    }
-    if (!json_is_array(content)) {
-        api_fault_set(fault, 400, NULL, where, "'%s' must be a string or a list of blocks", where);
-        json_decref(parts);
-        return NULL;
-    }
-    json_array_foreach((json_t *)content, i, block) {
-        if (json_read_is_type(block, "text") && json_read_word(block, "text")) {
-            json_array_append_new(parts,
-                                  json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
-            continue;
-        }
-        api_fault_set(fault, 400, NULL, where,
-                      "'%s[%zu]' is no block {\"type\": \"text\", \"text\": ...}: this model reads text only", where,
-                      i);
-        json_decref(parts);
-        return NULL;
-    }
-    return parts;
-}
+static const char *const text_types[] = {"text", NULL};
 
 /* One message of ours while its blocks are read. */
 struct open_message {
@@ -89,7 +63,7 @@ static bool read_result(struct open_message *open, const json_t *block, const ch
     if (strcmp(open->role, "user") != 0 || !id)
         return api_fault_set(fault, 400, NULL, where,
                              "'%s' of type 'tool_result' needs a 'tool_use_id' and may only be the user's", where);
-    json_t *parts = content ? read_parts(content, where, fault) : json_string("");
+    json_t *parts = content ? chat_translate_content(content, where, text_types, fault) : json_string("");
     if (!parts) return false;
     flush(open);
     json_array_append_new(open->messages,
@@ -105,8 +79,7 @@ static bool read_block(struct open_message *open, const json_t *block, const cha
         return true;
     }
     if (json_read_is_type(block, "text") && json_read_word(block, "text")) {
-        json_array_append_new(open->parts,
-                              json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
+        json_array_append_new(open->parts, chat_translate_text(block));
         return true;
     }
     return api_fault_set(fault, 400, NULL, where,
@@ -150,7 +123,7 @@ static bool read_messages(json_t *chat, const json_t *json, struct api_fault *fa
     json_t *out = json_array();
     json_object_set_new(chat, "messages", out);
     if (system) {
-        json_t *parts = read_parts(system, "system", fault);
+        json_t *parts = chat_translate_content(system, "system", text_types, fault);
         if (!parts) return false;
         json_array_append_new(out, json_pack("{s:s, s:o}", "role", "system", "content", parts));
     }
@@ -162,26 +135,17 @@ static bool read_messages(json_t *chat, const json_t *json, struct api_fault *fa
     return true;
 }
 
-static bool read_tools(json_t *chat, const json_t *json, struct api_fault *fault) {
-    const json_t *tools = json_read_field(json, "tools"), *tool;
-    size_t i;
-    if (!tools) return true;
-    if (!json_is_array(tools)) return api_fault_set(fault, 400, NULL, "tools", "'tools' must be a list");
-    json_t *out = json_array();
-    json_object_set_new(chat, "tools", out);
-    json_array_foreach((json_t *)tools, i, tool) {
-        const json_t *schema = json_object_get(tool, "input_schema"), *about = json_read_field(tool, "description");
-        if (!json_read_word(tool, "name") || !json_is_object(schema) || (about && !json_is_string(about)) ||
-            (json_read_field(tool, "type") && !json_read_is_type(tool, "custom")))
-            return api_fault_set(fault, 400, NULL, "tools",
-                                 "'tools[%zu]' must have a 'name' and an 'input_schema', and no 'type' but 'custom'",
-                                 i);
-        json_t *function = json_pack("{s:O}", "name", json_object_get(tool, "name"));
-        if (about) json_object_set(function, "description", (json_t *)about);
-        json_object_set(function, "parameters", (json_t *)schema);
-        json_array_append_new(out, json_pack("{s:s, s:o}", "type", "function", "function", function));
+static json_t *function_of(const json_t *tool, size_t idx, struct api_fault *fault) {
+    const json_t *schema = json_object_get(tool, "input_schema"), *about = json_read_field(tool, "description");
+    if (!json_read_word(tool, "name") || !json_is_object(schema) || (about && !json_is_string(about)) ||
+        (json_read_field(tool, "type") && !json_read_is_type(tool, "custom"))) {
+        api_fault_set(fault, 400, NULL, "tools",
+                      "'tools[%zu]' must have a 'name' and an 'input_schema', and no 'type' but 'custom'", idx);
+        return NULL;
     }
-    return true;
+    json_t *function = json_pack("{s:O, s:O}", "name", json_object_get(tool, "name"), "parameters", schema);
+    if (about) json_object_set(function, "description", (json_t *)about);
+    return function;
 }
 
 static bool read_tool_choice(json_t *chat, const json_t *json, struct api_fault *fault) {
@@ -192,9 +156,7 @@ static bool read_tool_choice(json_t *chat, const json_t *json, struct api_fault 
     else if (json_read_is_type(choice, "any"))
         json_object_set_new(chat, "tool_choice", json_string("required"));
     else if (json_read_is_type(choice, "tool") && json_read_word(choice, "name"))
-        json_object_set_new(
-            chat, "tool_choice",
-            json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", json_object_get(choice, "name")));
+        chat_translate_tool_choice(chat, choice);
     else
         return api_fault_set(fault, 400, NULL, "tool_choice",
                              "'tool_choice' must be an object of type auto, any, none, or tool with a 'name'");
@@ -220,21 +182,12 @@ static bool read_stops(json_t *chat, const json_t *json, struct api_fault *fault
 
 /* "thinking" switches the reasoning of a template that has a switch. */
 static bool read_thinking(json_t *chat, const json_t *json, struct api_fault *fault) {
-    const json_t *thinking = json_read_field(json, "thinking"), *given = json_read_field(json, "chat_template_kwargs");
-    if (given && !json_is_object(given))
-        return api_fault_set(fault, 400, NULL, "chat_template_kwargs",
-                             "'chat_template_kwargs' must be an object, not %s", json_read_type(given));
-    if (given) json_object_set(chat, "chat_template_kwargs", (json_t *)given);
-    if (!thinking) return true;
+    const json_t *thinking = json_read_field(json, "thinking");
     bool is_on = json_read_is_type(thinking, "enabled") || json_read_is_type(thinking, "adaptive");
-    if (!is_on && !json_read_is_type(thinking, "disabled"))
+    if (thinking && !is_on && !json_read_is_type(thinking, "disabled"))
         return api_fault_set(fault, 400, NULL, "thinking",
                              "'thinking' must be an object of type enabled, adaptive or disabled");
-    json_t *kwargs = given ? json_copy((json_t *)given) : json_object();
-    if (!json_object_get(kwargs, "enable_thinking"))
-        json_object_set_new(kwargs, "enable_thinking", json_boolean(is_on));
-    json_object_set_new(chat, "chat_template_kwargs", kwargs);
-    return true;
+    return chat_translate_kwargs(chat, json, thinking ? json_boolean(is_on) : NULL, fault);
 }
 
 static json_t *to_chat(const json_t *json, struct api_fault *fault) {
@@ -244,8 +197,8 @@ static json_t *to_chat(const json_t *json, struct api_fault *fault) {
                                        "priority",   "return_phases", "cache_prompt", "return_progress"};
     json_t *chat = json_object();
     json_read_copy(chat, json, same, sizeof same / sizeof same[0]);
-    if (read_messages(chat, json, fault) && read_tools(chat, json, fault) && read_tool_choice(chat, json, fault) &&
-        read_stops(chat, json, fault) && read_thinking(chat, json, fault))
+    if (read_messages(chat, json, fault) && chat_translate_tools(chat, json, function_of, fault) &&
+        read_tool_choice(chat, json, fault) && read_stops(chat, json, fault) && read_thinking(chat, json, fault))
         return chat;
     json_decref(chat);
     return NULL;

@@ -101,8 +101,7 @@ char *pre_hook_question(const struct api_call *call, size_t *out_n_bytes) {
     else
         json_write_field_null(&json, "key");
     json_write_field_flag(&json, "stream", call->params.is_stream);
-    json_write_key(&json, "texts");
-    json_write_array(&json);
+    json_write_field_array(&json, "texts");
     for (int i = 0; !status && i < call->n_prompts; i++) status = write_text(&json, call, &call->prompts[i]);
     json_write_end_array(&json);
     json_write_key(&json, field);

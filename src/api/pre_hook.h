@@ -1,12 +1,12 @@
 /* pre_hook: a guardrail that is asked about every prompt before anything is computed.
  *
  * It is a service of its own (http_peer), asked once for each request with a JSON object:
- *   {"id", "route", "model", "key": index or null, "stream", "texts": [what the model would read, one for each prompt],
- *    "messages" | "prompt" | "input": as they were asked}
- * and answers {"action": "pass"}, {"action": "refuse", "reason": TEXT} or {"action": "replace", "messages" | "prompt" |
- * "input": instead}. What it replaces is read as if the client had sent it: a text of its own can forge no turn. Its
- * time is a part of preprocess. When it does not answer as it should, the request passes or fails, as was chosen.
- * Thread: io, except pre_hook_question.   Memory: max_asks questions. */
+ *   {"id", "route", "model", "key": its name or null, "stream", "texts": [what the model would read, one for each
+ * prompt], "messages" | "prompt" | "input": as they were asked} and answers {"action": "pass"}, {"action": "refuse",
+ * "reason": TEXT} or {"action": "replace", "messages" | "prompt" | "input": instead}. What it replaces is read as if
+ * the client had sent it: a text of its own can forge no turn. Its time is a part of preprocess. When it does not
+ * answer as it should, the request passes or fails, as was chosen. Thread: io, except pre_hook_question.   Memory:
+ * max_asks questions. */
 #ifndef KVICK_API_PRE_HOOK_H
 #define KVICK_API_PRE_HOOK_H
 

@@ -3,6 +3,7 @@
 
 #include "api/api_response.h"
 #include "api/chat_request.h"
+#include "api/chat_translate.h"
 
 /* The JSON of OpenAI's /v1/responses -> the chat request that says the same. Nothing is stored: each request brings its
  * whole conversation, and what would need a stored one is refused by name.
@@ -38,31 +39,7 @@ static bool refuse_state(const json_t *json, struct api_fault *fault) {
 
 /* ---- input ---- */
 
-/* The texts of a list as parts, or a string as it is. */
-static json_t *read_content(const json_t *content, const char *where, struct api_fault *fault) {
-    const json_t *part;
-    size_t i;
-    if (json_is_string(content)) return json_incref((json_t *)content);
-    if (!json_is_array(content)) {
-        api_fault_set(fault, 400, NULL, "input", "'%s' must be a string or a list of parts", where);
-        return NULL;
-    }
-    json_t *parts = json_array();
-    json_array_foreach((json_t *)content, i, part) {
-        bool is_text = json_read_is_type(part, "input_text") || json_read_is_type(part, "output_text") ||
-                       json_read_is_type(part, "text");
-        if (is_text && json_read_word(part, "text")) {
-            json_array_append_new(parts,
-                                  json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(part, "text")));
-            continue;
-        }
-        api_fault_set(fault, 400, NULL, "input",
-                      "'%s[%zu]' is no part of type input_text or output_text: this model reads text only", where, i);
-        json_decref(parts);
-        return NULL;
-    }
-    return parts;
-}
+static const char *const text_types[] = {"input_text", "output_text", "text", NULL};
 
 /* The message that calls and reasoning join: the last one, if it is the assistant's, or a new one. */
 static json_t *assistant_message(json_t *messages) {
@@ -81,7 +58,7 @@ static bool read_message(json_t *messages, const json_t *item, const char *where
         (!is_assistant && strcmp(role, "user") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0))
         return api_fault_set(fault, 400, NULL, "input",
                              "'%s' must have the 'role' user, assistant, system or developer", where);
-    json_t *content = read_content(json_object_get(item, "content"), where, fault);
+    json_t *content = chat_translate_content(json_object_get(item, "content"), where, text_types, fault);
     if (!content) return false;
     /* Reasoning stands before the text that it led to. */
     json_t *last = json_array_get(messages, json_array_size(messages) - 1);
@@ -114,7 +91,7 @@ static bool read_call_output(json_t *messages, const json_t *item, const char *w
     const char *id = json_read_word(item, "call_id");
     if (!id)
         return api_fault_set(fault, 400, NULL, "input", "'%s' of type function_call_output needs a 'call_id'", where);
-    json_t *content = read_content(json_object_get(item, "output"), where, fault);
+    json_t *content = chat_translate_content(json_object_get(item, "output"), where, text_types, fault);
     if (!content) return false;
     json_array_append_new(messages,
                           json_pack("{s:s, s:s, s:o}", "role", "tool", "tool_call_id", id, "content", content));
@@ -176,25 +153,17 @@ static bool read_input(json_t *chat, const json_t *json, struct api_fault *fault
 
 /* ---- tools and forms ---- */
 
-static bool read_tools(json_t *chat, const json_t *json, struct api_fault *fault) {
+static json_t *function_of(const json_t *tool, size_t idx, struct api_fault *fault) {
     static const char *const same[] = {"name", "description", "parameters", "strict"};
-    const json_t *tools = json_read_field(json, "tools"), *tool;
-    size_t i;
-    if (!tools) return true;
-    if (!json_is_array(tools)) return api_fault_set(fault, 400, NULL, "tools", "'tools' must be a list");
-    json_t *out = json_array();
-    json_object_set_new(chat, "tools", out);
-    json_array_foreach((json_t *)tools, i, tool) {
-        if (!json_read_is_type(tool, "function") || !json_read_word(tool, "name"))
-            return api_fault_set(fault, 400, "unsupported_parameter", "tools",
-                                 "'tools[%zu]' is no tool of type function with a 'name'; this server runs no tools of "
-                                 "its own",
-                                 i);
-        json_t *function = json_object();
-        json_read_copy(function, tool, same, sizeof same / sizeof same[0]);
-        json_array_append_new(out, json_pack("{s:s, s:o}", "type", "function", "function", function));
+    if (!json_read_is_type(tool, "function") || !json_read_word(tool, "name")) {
+        api_fault_set(fault, 400, "unsupported_parameter", "tools",
+                      "'tools[%zu]' is no tool of type function with a 'name'; this server runs no tools of its own",
+                      idx);
+        return NULL;
     }
-    return true;
+    json_t *function = json_object();
+    json_read_copy(function, tool, same, sizeof same / sizeof same[0]);
+    return function;
 }
 
 static bool read_tool_choice(json_t *chat, const json_t *json, struct api_fault *fault) {
@@ -204,9 +173,7 @@ static bool read_tool_choice(json_t *chat, const json_t *json, struct api_fault 
     if (!json_read_is_type(choice, "function") || !json_read_word(choice, "name"))
         return api_fault_set(fault, 400, NULL, "tool_choice",
                              "'tool_choice' must be auto, none, required, or an object of type function with a 'name'");
-    json_object_set_new(
-        chat, "tool_choice",
-        json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", json_object_get(choice, "name")));
+    chat_translate_tool_choice(chat, choice);
     return true;
 }
 
@@ -246,22 +213,14 @@ static bool read_include(json_t *chat, const json_t *json, struct api_fault *fau
     return true;
 }
 
+/* Templates that can reason have a switch, and no degrees. */
 static bool read_reasoning_effort(json_t *chat, const json_t *json, struct api_fault *fault) {
-    const json_t *reasoning = json_read_field(json, "reasoning"),
-                 *given = json_read_field(json, "chat_template_kwargs");
+    const json_t *reasoning = json_read_field(json, "reasoning");
     if (reasoning && !json_is_object(reasoning))
         return api_fault_set(fault, 400, NULL, "reasoning", "'reasoning' must be an object, not %s",
                              json_read_type(reasoning));
-    if (given && !json_is_object(given))
-        return api_fault_set(fault, 400, NULL, "chat_template_kwargs",
-                             "'chat_template_kwargs' must be an object, not %s", json_read_type(given));
-    const char *effort = reasoning ? json_read_word(reasoning, "effort") : NULL;
-    json_t *kwargs = given ? json_copy((json_t *)given) : json_object();
-    /* Templates with a switch have this one. */
-    if (effort && strcmp(effort, "none") == 0 && !json_object_get(kwargs, "enable_thinking"))
-        json_object_set_new(kwargs, "enable_thinking", json_false());
-    json_object_set_new(chat, "chat_template_kwargs", kwargs);
-    return true;
+    const char *effort = json_read_word(reasoning, "effort");
+    return chat_translate_kwargs(chat, json, effort && strcmp(effort, "none") == 0 ? json_false() : NULL, fault);
 }
 
 /* What the answer repeats of the request: all but the conversation. */
@@ -297,9 +256,10 @@ static json_t *to_chat(const json_t *json, struct api_fault *fault) {
     json_t *chat = json_object();
     json_read_copy(chat, json, same, sizeof same / sizeof same[0]);
     if (max_tokens) json_object_set(chat, "max_completion_tokens", (json_t *)max_tokens);
-    bool is_read = refuse_state(json, fault) && read_input(chat, json, fault) && read_tools(chat, json, fault) &&
-                   read_tool_choice(chat, json, fault) && read_format(chat, json, fault) &&
-                   read_include(chat, json, fault) && read_reasoning_effort(chat, json, fault);
+    bool is_read = refuse_state(json, fault) && read_input(chat, json, fault) &&
+                   chat_translate_tools(chat, json, function_of, fault) && read_tool_choice(chat, json, fault) &&
+                   read_format(chat, json, fault) && read_include(chat, json, fault) &&
+                   read_reasoning_effort(chat, json, fault);
     if (is_read) {
         json_object_set_new(chat, API_REQUEST_ECHO, echo_of(json));
         return chat;

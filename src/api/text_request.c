@@ -43,8 +43,7 @@ static bool read_ids(struct api_request *request, struct api_server *api, struct
 static void write_texts(struct json_write *json, const struct api_server *api, const struct api_prompt *prompt) {
     struct str text;
     str_init(&text, API_REPLY_MAX_BYTES);
-    json_write_key(json, "token_strs");
-    json_write_array(json);
+    json_write_field_array(json, "token_strs");
     for (int i = 0; i < prompt->n_ids && !json->status; i++) {
         json->status = api_response_token_text(api, prompt->ids[i], &text);
         json_write_text(json, text.ptr, text.n_bytes);
@@ -79,9 +78,8 @@ void text_request_tokenize(void *owner, struct http_exchange *exchange, const ch
     json_write_field_int(&json, "max_model_len", api_call_max_context(api, &terms));
     api_response_write_ids(&json, "tokens", request.prompts->ids, request.prompts->n_ids);
     if (has_texts) write_texts(&json, api, request.prompts);
-    json_write_end_object(&json);
     api_request_deinit(&request);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
 static void write_rendered(struct json_write *json, const struct api_prompt *prompt) {
@@ -125,9 +123,8 @@ void text_request_count(void *owner, struct http_exchange *exchange, const char 
     if (!read_ids(&request, owner, exchange, &messages_request)) return;
     api_reply_begin(&json, &body);
     json_write_field_int(&json, "input_tokens", request.prompts->n_ids);
-    json_write_end_object(&json);
     api_request_deinit(&request);
-    api_reply_json(exchange, API_ANTHROPIC, &json, &body);
+    api_reply_end(exchange, API_ANTHROPIC, &json, &body);
 }
 
 /* ---- back ---- */
@@ -153,12 +150,10 @@ void text_request_detokenize(void *owner, struct http_exchange *exchange, const 
     for (int i = 0; !json.status && i < request.prompts->n_ids; i++)
         json.status = detokenizer_push(&detokenizer, (int32_t)request.prompts->ids[i], &text);
     if (!json.status) json.status = detokenizer_finish(&detokenizer, &text);
-    json_write_key(&json, "prompt");
-    json_write_text(&json, text.ptr, text.n_bytes);
-    json_write_end_object(&json);
+    json_write_field_str(&json, "prompt", &text);
     str_deinit(&text);
     api_request_deinit(&request);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
 /* ---- what there is to say of the tokenizer ---- */
@@ -182,6 +177,5 @@ void text_request_tokenizer(void *owner, struct http_exchange *exchange, const c
     write_special(&json, "bos_token", api->tokenizer, tokenizer_bos(api->tokenizer));
     write_special(&json, "eos_token", api->tokenizer, tokenizer_eos(api->tokenizer));
     json_write_field_int(&json, "vocab_size", tokenizer_n_vocab(api->tokenizer));
-    json_write_end_object(&json);
-    api_reply_json(exchange, API_OPENAI, &json, &body);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
 }

@@ -83,11 +83,10 @@ static bool find_room(const struct api_call *call, const struct api_prompt *prom
 }
 
 static void set_stop_tokens(const struct api_call *call, struct request *request) {
-    const struct tokenizer *tokenizer = call->api->tokenizer;
-    int n_vocab = tokenizer_n_vocab(tokenizer);
-    for (int id = 0; id < n_vocab && request->n_stop_tokens < REQUEST_MAX_STOP_TOKENS / 2; id++)
-        if (tokenizer_is_end_of_generation(tokenizer, id))
-            request->stop_tokens[request->n_stop_tokens++] = (uint32_t)id;
+    int n_ends;
+    const int32_t *ends = tokenizer_end_ids(call->api->tokenizer, &n_ends);
+    for (int i = 0; i < n_ends && i < REQUEST_MAX_STOP_TOKENS / 2; i++)
+        request->stop_tokens[request->n_stop_tokens++] = (uint32_t)ends[i];
     request->n_end_tokens = request->n_stop_tokens;
     for (int i = 0; i < call->params.n_stop_ids; i++)
         request->stop_tokens[request->n_stop_tokens++] = call->params.stop_ids[i];
@@ -186,8 +185,8 @@ static void add_spans(const struct api_call *call, struct api_prompt *prompt, in
 }
 
 static void report(struct tokenize_worker *worker, struct api_call *call, int prompt_idx) {
-    struct tokenize_failure failure = {call, prompt_idx};
-    if (ring_push(&worker->failures, &failure)) BUG("more failures than prompts");
+    struct tokenize_result result = {call, prompt_idx};
+    if (ring_push(&worker->results, &result)) BUG("more results than prompts");
 }
 
 static bool encode_all(struct api_call *call) {
@@ -253,14 +252,14 @@ static void worker_main(void *arg) {
 }
 
 enum status tokenize_worker_start(struct tokenize_worker *worker, struct api_server *api, int max_calls) {
-    *worker = (struct tokenize_worker){.api = api, .calls.event_fd = -1, .failures.event_fd = -1};
+    *worker = (struct tokenize_worker){.api = api, .calls.event_fd = -1, .results.event_fd = -1};
     enum status status = ring_init(&worker->calls, sizeof(struct api_call *), (size_t)max_calls + 1);
     if (!status)
-        status = ring_init(&worker->failures, sizeof(struct tokenize_failure), (size_t)max_calls * API_MAX_PROMPTS);
+        status = ring_init(&worker->results, sizeof(struct tokenize_result), (size_t)max_calls * API_MAX_PROMPTS);
     if (!status) status = thread_start(&worker->thread, "tokenize", worker_main, worker);
     if (!status) return STATUS_OK;
     ring_deinit(&worker->calls);
-    ring_deinit(&worker->failures);
+    ring_deinit(&worker->results);
     return status;
 }
 
@@ -269,7 +268,7 @@ void tokenize_worker_stop(struct tokenize_worker *worker) {
     while (ring_push(&worker->calls, &end)) thread_sleep_ms(1);
     thread_join(&worker->thread);
     ring_deinit(&worker->calls);
-    ring_deinit(&worker->failures);
+    ring_deinit(&worker->results);
 }
 
 enum status tokenize_worker_push(struct tokenize_worker *worker, struct api_call *call) {

@@ -1,7 +1,7 @@
 /* tokenize_worker: the thread that renders chats, makes token ids and hands requests to the engine: the last that sees
  * their text before the answer.
  *
- * Thread: io pushes calls and takes those that failed; the worker owns a call in between (see api_call.h). */
+ * Thread: io pushes calls and takes results; the worker owns a call in between (see api_call.h). */
 #ifndef KVICK_API_TOKENIZE_WORKER_H
 #define KVICK_API_TOKENIZE_WORKER_H
 
@@ -14,11 +14,11 @@ struct api_prompt;
 struct api_server;
 
 /* A call, or one of its prompts (prompt_idx >= 0), that did not reach the engine; its fault tells why. Or a call that
- * is ready and has to pass the gate first. */
+ * is ready and has to pass the gate first. What reaches the engine comes back by its events. */
 #define TOKENIZE_FAILED (-1)
 #define TOKENIZE_READY (-2)
 
-struct tokenize_failure {
+struct tokenize_result {
     struct api_call *call;
     int prompt_idx;
 };
@@ -26,8 +26,8 @@ struct tokenize_failure {
 struct tokenize_worker {
     struct api_server *api;
     struct thread thread;
-    struct ring calls;    /* struct api_call *; NULL ends the thread */
-    struct ring failures; /* struct tokenize_failure */
+    struct ring calls;   /* struct api_call *; NULL ends the thread */
+    struct ring results; /* struct tokenize_result */
 };
 
 /* max_calls: at a time. Errors: STATUS_NOMEM, STATUS_LIMIT. */

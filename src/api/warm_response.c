@@ -35,8 +35,7 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
     }
     json_write_init(&json, out);
     api_response_write_head(&json, call, "cache.warm");
-    json_write_key(&json, "data");
-    json_write_array(&json);
+    json_write_field_array(&json, "data");
     for (int i = 0; i < call->n_prompts; i++) write_prefix(&json, call, call->prompts[i].request);
     json_write_end_array(&json);
     if (call->extras.pin_ns) {

@@ -133,3 +133,18 @@ void json_write_field_null(struct json_write *json, const char *key) {
     json_write_key(json, key);
     json_write_null(json);
 }
+
+void json_write_field_str(struct json_write *json, const char *key, const struct str *text) {
+    json_write_key(json, key);
+    json_write_text(json, text->ptr, text->n_bytes);
+}
+
+void json_write_field_object(struct json_write *json, const char *key) {
+    json_write_key(json, key);
+    json_write_object(json);
+}
+
+void json_write_field_array(struct json_write *json, const char *key) {
+    json_write_key(json, key);
+    json_write_array(json);
+}

@@ -42,5 +42,9 @@ void json_write_field_int(struct json_write *json, const char *key, int64_t valu
 void json_write_field_real(struct json_write *json, const char *key, double value);
 void json_write_field_flag(struct json_write *json, const char *key, bool value);
 void json_write_field_null(struct json_write *json, const char *key);
+void json_write_field_str(struct json_write *json, const char *key, const struct str *text);
+/* Opened; json_write_end_object, json_write_end_array. */
+void json_write_field_object(struct json_write *json, const char *key);
+void json_write_field_array(struct json_write *json, const char *key);
 
 #endif

@@ -73,8 +73,7 @@ enum status controls_make_prompts(struct controls_prompts *prompts, const struct
     json_write_init(&json, &body);
     enum status status = words_append(&text, SEED, 0, whale_from() + CONTROLS_WHALE_TOKENS);
     json_write_object(&json);
-    json_write_key(&json, "prompt");
-    json_write_text(&json, text.ptr, text.n_bytes);
+    json_write_field_str(&json, "prompt", &text);
     json_write_end_object(&json);
     if (!status) status = json_write_finish(&json);
     if (status) status_fail(note, status, "no memory for the prompts");

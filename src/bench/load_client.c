@@ -76,8 +76,7 @@ void load_client_destroy(struct load_client **client) {
 /* ---- the request ---- */
 
 static void write_messages(struct json_write *json, const struct load_ask *ask) {
-    json_write_key(json, "messages");
-    json_write_array(json);
+    json_write_field_array(json, "messages");
     for (int i = 0; i < ask->n_turns; i++) {
         json_write_object(json);
         json_write_field_text(json, "role", ask->turns[i].role);
@@ -116,8 +115,7 @@ static enum status write_body(const struct load_target *target, const struct loa
     json_write_field_int(&json, "temperature", 0);
     json_write_field_flag(&json, "stream", true);
     if (target->takes_usage) {
-        json_write_key(&json, "stream_options");
-        json_write_object(&json);
+        json_write_field_object(&json, "stream_options");
         json_write_field_flag(&json, "include_usage", true);
         json_write_end_object(&json);
     }

@@ -197,8 +197,7 @@ enum status phases_report_csv(const struct phases *phases, struct str *out) {
 }
 
 static void write_fit(struct json_write *json, const char *key, const struct fit *fit) {
-    json_write_key(json, key);
-    json_write_object(json);
+    json_write_field_object(json, key);
     json_write_field_real(json, "a_ms", fit->a);
     json_write_field_real(json, "b_ms_per_token", fit->b);
     json_write_field_real(json, "c_ms_per_token2", fit->c);
@@ -209,8 +208,7 @@ static void write_fit(struct json_write *json, const char *key, const struct fit
 
 static void write_points(struct json_write *json, const char *key, const struct phases *phases,
                          const struct phases_point *points, int n_points, bool is_shared) {
-    json_write_key(json, key);
-    json_write_array(json);
+    json_write_field_array(json, key);
     for (int i = 0; i < n_points; i++) {
         if (!points[i].n_samples) continue;
         json_write_object(json);
@@ -231,8 +229,7 @@ static void write_points(struct json_write *json, const char *key, const struct 
 }
 
 static void write_cases(struct json_write *json, const struct phases *phases) {
-    json_write_key(json, "cases");
-    json_write_array(json);
+    json_write_field_array(json, "cases");
     for (int i = 0; i < phases->n_cases; i++) {
         const struct phases_case *one = &phases->cases[i];
         if (!one->n_samples) continue;

@@ -108,10 +108,10 @@ static struct request *make_request(struct run *run) {
     }
     request->sampling = read_sampling(options);
     request->stats = run->before;
-    int n_vocab = tokenizer_n_vocab(run->tokenizer);
-    for (int id = 0; id < n_vocab && request->n_stop_tokens < REQUEST_MAX_STOP_TOKENS; id++)
-        if (tokenizer_is_end_of_generation(run->tokenizer, id))
-            request->stop_tokens[request->n_stop_tokens++] = (uint32_t)id;
+    int n_ends;
+    const int32_t *ends = tokenizer_end_ids(run->tokenizer, &n_ends);
+    for (int i = 0; i < n_ends && i < REQUEST_MAX_STOP_TOKENS; i++)
+        request->stop_tokens[request->n_stop_tokens++] = (uint32_t)ends[i];
     return request;
 }
 

@@ -287,16 +287,14 @@ void plan_sheet_print(FILE *out, const struct plan_sheet *sheet) {
 /* ---- JSON ---- */
 
 static void write_range(struct json_write *json, const char *key, struct advise_range range, double unit) {
-    json_write_key(json, key);
-    json_write_array(json);
+    json_write_field_array(json, key);
     json_write_real(json, range.min / unit);
     json_write_real(json, range.max / unit);
     json_write_end_array(json);
 }
 
 static void write_times(struct json_write *json, const struct column *column) {
-    json_write_key(json, "ttft");
-    json_write_array(json);
+    json_write_field_array(json, "ttft");
     for (int i = 0; i < PLAN_SHEET_N_PROMPTS; i++) {
         json_write_object(json);
         json_write_field_int(json, "prompt_tokens", column->prompts[i]);
@@ -345,8 +343,7 @@ enum status plan_sheet_print_json(FILE *out, const struct plan_sheet *sheet) {
     json_write_field_int(&json, "memory_bytes", (int64_t)sheet->memory_bytes);
     json_write_field_text(&json, "kv_cache_dtype", sheet->kv_name);
     json_write_field_int(&json, "sessions", sheet->n_sessions);
-    json_write_key(&json, "models");
-    json_write_array(&json);
+    json_write_field_array(&json, "models");
     for (int i = 0; i < sheet->n_models; i++) {
         struct column column = column_of(sheet, i);
         write_column(&json, sheet, &column);

@@ -102,8 +102,9 @@ static bool fill(void *arg, uint32_t choice, uint32_t *words) {
     kvick_bridge_grammar_fill(grammar->bridge, choice, words, grammar->n_words, grammar->words, sizeof grammar->words);
     /* Where the text may end, any of the model's end tokens may say so: chats end with another one than texts. */
     if (!(words[eos / 32] >> (eos % 32) & 1)) return true;
-    for (size_t id = 0; id < (size_t)tokenizer_n_vocab(grammar->vocab->tokenizer); id++)
-        if (tokenizer_is_end_of_generation(grammar->vocab->tokenizer, (int32_t)id)) words[id / 32] |= 1u << (id % 32);
+    int n_ends;
+    const int32_t *ends = tokenizer_end_ids(grammar->vocab->tokenizer, &n_ends);
+    for (int i = 0; i < n_ends; i++) words[ends[i] / 32] |= 1u << (ends[i] % 32);
     return true;
 }
 

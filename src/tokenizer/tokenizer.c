@@ -319,6 +319,11 @@ bool tokenizer_is_end_of_generation(const struct tokenizer *tokenizer, int32_t i
     return false;
 }
 
+const int32_t *tokenizer_end_ids(const struct tokenizer *tokenizer, int *out_n) {
+    *out_n = tokenizer->n_end_ids;
+    return tokenizer->end_ids;
+}
+
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id) {
     return id >= 0 && id < tokenizer->vocab.n_tokens && special_match_is_control(&tokenizer->vocab, id);
 }

@@ -68,6 +68,8 @@ bool tokenizer_adds_space(const struct tokenizer *tokenizer);
 
 /* The model is done after this token: eos, eot, and control tokens known to end turns. False for ids out of range. */
 bool tokenizer_is_end_of_generation(const struct tokenizer *tokenizer, int32_t id);
+/* All of them: [*out_n], borrowed. */
+const int32_t *tokenizer_end_ids(const struct tokenizer *tokenizer, int *out_n);
 
 /* A token that stands for no text: control, unknown. False for ids out of range. */
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id);
