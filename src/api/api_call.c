@@ -314,7 +314,7 @@ static void send_piece(struct api_prompt *prompt, int choice, int token_idx) {
     if (!call->exchange) return;
     str_init(&data, MAX_EVENT_BYTES);
     send_events(call, call->response->write_piece(call, prompt, choice, token_idx, &data), &data);
-    answer_clear(&prompt->choices[choice].answer);
+    answer_mark_told(&prompt->choices[choice].answer);
 }
 
 static void end_choice(struct api_prompt *prompt, int choice, const char *reason) {

@@ -22,13 +22,13 @@ struct api_choice {
     struct detokenizer detokenizer;
     struct stop_match stop;
     struct answer_parse parse;
-    struct answer answer; /* what is certain; a stream keeps only what has not been sent */
+    struct answer answer; /* what is certain */
     int n_reasoning_tokens;
-    int n_blocks, block;  /* of a stream of blocks: those begun, and what the open one holds (answer_blocks) */
-    int n_events;         /* of a stream that numbers them */
-    struct answer *whole; /* mem; what a stream has told, for forms that repeat it; else NULL */
-    bool is_complete;     /* no more is wanted */
-    int n_tokens;         /* until its end */
+    int n_blocks; /* of a stream of blocks: parts of the answer that have begun there; the last is open (answer_blocks)
+                   */
+    int n_events; /* of a stream that numbers them */
+    bool is_complete; /* no more is wanted */
+    int n_tokens;     /* until its end */
     bool is_over;
     const char *finish_reason; /* "stop", "length", "tool_calls"; NULL while it runs */
     bool has_started;          /* a stream's first chunk was sent */
@@ -46,7 +46,7 @@ struct api_prompt {
     char *own_text; /* mem; NULL: text is borrowed */
     uint32_t *ids;  /* mem */
     int n_ids;
-    struct request *request;    /* NULL until submitted */
+    struct request *request;    /* NULL until the worker has its ids */
     struct grammar *grammar;    /* NULL: any text */
     struct api_choice *choices; /* [n] */
     int n_unacknowledged;
@@ -155,7 +155,7 @@ int api_call_choice_idx(const struct api_prompt *prompt, int choice);
 /* Prompt plus answer that a key may have. Thread: any. */
 int api_call_max_context(const struct api_server *api, const struct api_key_terms *terms);
 
-/* Sums over the prompts that are home. */
+/* Sums over the prompts that the engine has or had. */
 struct api_usage {
     int n_prompt, n_cached, n_completion, n_reasoning; /* reasoning: of the completion */
 };

@@ -47,10 +47,6 @@ bool api_choice_init_all(struct api_call *call, struct api_prompt *prompt) {
         stop_match_init(&choice->stop, call->params.stops, call->params.n_stops, call->params.keeps_stop);
         answer_init(&choice->answer);
         answer_parse_init(&choice->parse, rules, has_tools, is_tool, call);
-        if (!call->params.is_stream || !call->response->keeps_whole) continue;
-        choice->whole = mem_alloc(sizeof *choice->whole);
-        if (!choice->whole) return false;
-        answer_init(choice->whole);
     }
     return true;
 }
@@ -60,15 +56,26 @@ void api_choice_deinit_all(struct api_prompt *prompt, int n) {
         stop_match_deinit(&prompt->choices[i].stop);
         answer_parse_deinit(&prompt->choices[i].parse);
         answer_deinit(&prompt->choices[i].answer);
-        if (prompt->choices[i].whole) answer_deinit(prompt->choices[i].whole);
-        mem_free(prompt->choices[i].whole);
     }
     mem_free(prompt->choices);
 }
 
+/* Of what is new since there were n_parts, the last one with n_bytes: ids of calls, and how many tokens made it. */
+static void mark_new(struct api_call *call, struct api_choice *choice, int n_parts, size_t n_bytes) {
+    struct answer *answer = &choice->answer;
+    for (int i = n_parts ? n_parts - 1 : 0; i < answer->n_parts; i++) {
+        struct answer_part *part = &answer->parts[i];
+        if (i >= n_parts || part->text.n_bytes > n_bytes) part->n_tokens = choice->n_tokens;
+        if (i >= n_parts && part->kind == ANSWER_IS_CALL)
+            snprintf(part->id, sizeof part->id, "call_%016llx", (unsigned long long)api_server_random(call->api));
+    }
+}
+
 enum status api_choice_read(struct api_call *call, struct api_choice *choice, const struct str *words, bool is_end) {
     struct answer *answer = &choice->answer;
-    int n_known = answer->n_calls;
+    const struct answer_part *last = answer_last(answer);
+    int n_known = answer->n_parts;
+    size_t n_known_bytes = last ? last->text.n_bytes : 0;
     struct str certain;
     str_init(&certain, ANSWER_MAX_BYTES);
     bool is_thinking = choice->parse.state == ANSWER_REASONING;
@@ -79,9 +86,7 @@ enum status api_choice_read(struct api_call *call, struct api_choice *choice, co
     /* Of calls one after the other only the first is wanted: it ends the answer. */
     choice->is_complete = call->params.has_one_call && answer->n_calls > 0 && choice->parse.state == ANSWER_AFTER_CALL;
     choice->n_reasoning_tokens += !is_end && (is_thinking || choice->parse.state == ANSWER_REASONING);
-    for (int i = n_known; i < answer->n_calls; i++)
-        snprintf(answer->calls[i].id, sizeof answer->calls[i].id, "call_%016llx",
-                 (unsigned long long)api_server_random(call->api));
+    mark_new(call, choice, n_known, n_known_bytes);
     str_deinit(&certain);
     return status;
 }

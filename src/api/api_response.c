@@ -50,8 +50,7 @@ void api_response_write_kvick(struct json_write *json, const struct api_call *ca
 
 void api_response_write_progress(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                                  const struct event *event) {
-    json_write_key(json, "prompt_progress");
-    json_write_object(json);
+    json_write_field_object(json, "prompt_progress");
     json_write_field_int(json, "total", prompt->n_ids);
     json_write_field_int(json, "cache", event->n_cached);
     json_write_field_int(json, "processed", event->n_done);
@@ -73,18 +72,15 @@ enum status api_response_end_progress(struct json_write *json, const struct api_
 
 void api_response_write_usage(struct json_write *json, const struct api_call *call) {
     struct api_usage usage = api_call_usage(call);
-    json_write_key(json, "usage");
-    json_write_object(json);
+    json_write_field_object(json, "usage");
     json_write_field_int(json, "prompt_tokens", usage.n_prompt);
     if (call->kind != API_EMBEDDING) json_write_field_int(json, "completion_tokens", usage.n_completion);
     json_write_field_int(json, "total_tokens", usage.n_prompt + usage.n_completion);
-    json_write_key(json, "prompt_tokens_details");
-    json_write_object(json);
+    json_write_field_object(json, "prompt_tokens_details");
     json_write_field_int(json, "cached_tokens", usage.n_cached);
     json_write_end_object(json);
     if (call->kind == API_CHAT) {
-        json_write_key(json, "completion_tokens_details");
-        json_write_object(json);
+        json_write_field_object(json, "completion_tokens_details");
         json_write_field_int(json, "reasoning_tokens", usage.n_reasoning);
         json_write_end_object(json);
     }
@@ -102,9 +98,13 @@ int api_response_n_told(const struct api_prompt *prompt, int choice) {
     return n < prompt->choices[choice].n_tokens ? n : prompt->choices[choice].n_tokens;
 }
 
-void api_response_write_ids(struct json_write *json, const char *key, const uint32_t *ids, int n) {
+void api_response_write_news(struct json_write *json, const char *key, const struct answer_part *part) {
     json_write_key(json, key);
-    json_write_array(json);
+    json_write_text(json, part->text.ptr + part->n_told_bytes, part->text.n_bytes - part->n_told_bytes);
+}
+
+void api_response_write_ids(struct json_write *json, const char *key, const uint32_t *ids, int n) {
+    json_write_field_array(json, key);
     for (int i = 0; i < n; i++) json_write_int(json, ids[i]);
     json_write_end_array(json);
 }
@@ -140,11 +140,9 @@ static void write_token(struct json_write *json, const struct api_call *call, st
     const char *bytes = tokenizer_text_of(call->api->tokenizer, (int32_t)logprob.id, &n_bytes);
     str_init(&text, MAX_TOKEN_BYTES);
     if (api_response_token_text(call->api, logprob.id, &text)) json->status = STATUS_NOMEM;
-    json_write_key(json, "token");
-    json_write_text(json, text.ptr, text.n_bytes);
+    json_write_field_str(json, "token", &text);
     json_write_field_real(json, "logprob", api_response_logprob(logprob.logprob));
-    json_write_key(json, "bytes");
-    json_write_array(json);
+    json_write_field_array(json, "bytes");
     for (size_t i = 0; bytes && i < n_bytes; i++) json_write_int(json, (unsigned char)bytes[i]);
     json_write_end_array(json);
     str_deinit(&text);
@@ -158,8 +156,7 @@ void api_response_write_logprob(struct json_write *json, const struct api_call *
         request->logprobs + ((size_t)choice * (size_t)request->max_new + (size_t)token_idx) * n_each;
     json_write_object(json);
     write_token(json, call, own[0]);
-    json_write_key(json, "top_logprobs");
-    json_write_array(json);
+    json_write_field_array(json, "top_logprobs");
     for (size_t i = 1; i < n_each; i++) {
         json_write_object(json);
         write_token(json, call, own[i]);
@@ -182,8 +179,7 @@ enum status api_response_write_last(const struct api_call *call, const char *obj
     if (!call->params.has_usage_chunk) return api_response_write_done(out);
     api_response_begin_event(&json, out, NULL);
     api_response_write_head(&json, call, object);
-    json_write_key(&json, "choices");
-    json_write_array(&json);
+    json_write_field_array(&json, "choices");
     json_write_end_array(&json);
     api_response_write_usage(&json, call);
     json_write_end_object(&json);

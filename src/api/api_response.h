@@ -11,13 +11,12 @@ struct api_response {
     const char *id_prefix;
     enum api_shape shape;
     enum api_kind kind;
-    bool keeps_whole; /* a stream's end repeats the answer: choices collect it in whole */
 
     /* The whole answer of a request that does not stream. */
     enum status (*write_whole)(const struct api_call *call, struct str *out);
 
-    /* A stream: before a choice's first text, what is new of a choice, its end, and the end of all with the usage.
-     * token_idx: -1 for text without a token. */
+    /* A stream, NULL where there is none: before a choice's first text, what is new of a choice, its end, and the end
+     * of all with the usage. token_idx: -1 for text without a token. */
     enum status (*write_first)(const struct api_call *call, const struct api_prompt *prompt, int choice,
                                struct str *out);
     enum status (*write_piece)(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
@@ -25,7 +24,8 @@ struct api_response {
     enum status (*write_end)(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out);
     enum status (*write_last)(const struct api_call *call, struct str *out);
 
-    /* How far the prompt is (EVENT_PROGRESS), between a stream's first event and its first text. */
+    /* How far the prompt is (EVENT_PROGRESS), between a stream's first event and its first text. NULL: the route
+     * refuses return_progress. */
     enum status (*write_progress)(const struct api_call *call, const struct api_prompt *prompt,
                                   const struct event *event, struct str *out);
 };
@@ -60,6 +60,9 @@ WARN_UNUSED enum status api_response_end_progress(struct json_write *json, const
 
 /* Tokens of an answer that have text: a stop token at its end has none, and no place among the log-probabilities. */
 int api_response_n_told(const struct api_prompt *prompt, int choice);
+
+/* key: what a stream has not told of the part's text. */
+void api_response_write_news(struct json_write *json, const char *key, const struct answer_part *part);
 
 /* key: [ids] */
 void api_response_write_ids(struct json_write *json, const char *key, const uint32_t *ids, int n);

@@ -13,52 +13,54 @@ static void write_logprobs(struct json_write *json, const struct api_call *call,
         return;
     }
     json_write_object(json);
-    json_write_key(json, "content");
-    json_write_array(json);
+    json_write_field_array(json, "content");
     for (int i = from; i < to; i++) api_response_write_logprob(json, call, prompt, choice, i);
     json_write_end_array(json);
     json_write_end_object(json);
 }
 
-static void write_field(struct json_write *json, const char *key, const struct str *text) {
-    json_write_key(json, key);
-    json_write_text(json, text->ptr, text->n_bytes);
-}
-
-/* Reasoning and text. may_be_null: no text is null, since there is more beside it. */
-static void write_content(struct json_write *json, const struct answer *answer, bool may_be_null) {
-    if (answer->reasoning.n_bytes) {
+/* Reasoning and text, of a stream what is new of them. No text is null if there is more beside it. */
+static void write_content(struct json_write *json, const struct answer *answer, bool is_new) {
+    struct str reasoning, text;
+    str_init(&reasoning, ANSWER_MAX_BYTES);
+    str_init(&text, ANSWER_MAX_BYTES);
+    if (!json->status) json->status = answer_join(answer, ANSWER_IS_REASONING, is_new, &reasoning);
+    if (!json->status) json->status = answer_join(answer, ANSWER_IS_TEXT, is_new, &text);
+    if (reasoning.n_bytes) {
         /* Servers have given it both names, and clients read one or the other. */
-        write_field(json, "reasoning", &answer->reasoning);
-        write_field(json, "reasoning_content", &answer->reasoning);
+        json_write_field_str(json, "reasoning", &reasoning);
+        json_write_field_str(json, "reasoning_content", &reasoning);
     }
-    if (answer->text.n_bytes || !may_be_null)
-        write_field(json, "content", &answer->text);
-    else
+    if (text.n_bytes == 0 && (answer->n_calls > 0 || (is_new && reasoning.n_bytes)))
         json_write_field_null(json, "content");
+    else
+        json_write_field_str(json, "content", &text);
+    str_deinit(&reasoning);
+    str_deinit(&text);
 }
 
 /* "tool_calls": whole ones, or what is new of them in a stream. */
-static void write_calls(struct json_write *json, const struct answer *answer, bool is_whole) {
+static void write_calls(struct json_write *json, const struct answer *answer, bool is_new) {
+    int n_calls = 0;
     bool has_begun = false;
-    for (int i = 0; i < answer->n_calls; i++) {
-        const struct answer_call *call = &answer->calls[i];
-        if (call->is_told && !call->arguments.n_bytes) continue;
+    for (int i = 0; i < answer->n_parts; i++) {
+        const struct answer_part *part = &answer->parts[i];
+        if (part->kind != ANSWER_IS_CALL) continue;
+        int idx = n_calls++;
+        if (part->is_told && part->n_told_bytes == part->text.n_bytes) continue;
         if (!has_begun) {
-            json_write_key(json, "tool_calls");
-            json_write_array(json);
+            json_write_field_array(json, "tool_calls");
             has_begun = true;
         }
         json_write_object(json);
-        if (!is_whole) json_write_field_int(json, "index", i);
-        if (!call->is_told) {
-            json_write_field_text(json, "id", call->id);
+        if (is_new) json_write_field_int(json, "index", idx);
+        if (!part->is_told) {
+            json_write_field_text(json, "id", part->id);
             json_write_field_text(json, "type", "function");
         }
-        json_write_key(json, "function");
-        json_write_object(json);
-        if (!call->is_told) write_field(json, "name", &call->name);
-        write_field(json, "arguments", &call->arguments);
+        json_write_field_object(json, "function");
+        if (!part->is_told) json_write_field_str(json, "name", &part->name);
+        api_response_write_news(json, "arguments", part);
         json_write_end_object(json);
         json_write_end_object(json);
     }
@@ -70,11 +72,10 @@ static void write_choice(struct json_write *json, const struct api_call *call, c
     const struct api_choice *choice = &prompt->choices[idx];
     json_write_object(json);
     json_write_field_int(json, "index", api_call_choice_idx(prompt, idx));
-    json_write_key(json, "message");
-    json_write_object(json);
+    json_write_field_object(json, "message");
     json_write_field_text(json, "role", "assistant");
-    write_content(json, &choice->answer, choice->answer.n_calls > 0);
-    write_calls(json, &choice->answer, true);
+    write_content(json, &choice->answer, false);
+    write_calls(json, &choice->answer, false);
     json_write_end_object(json);
     int n_told = api_response_n_told(prompt, idx);
     write_logprobs(json, call, prompt, idx, 0, n_told);
@@ -89,8 +90,7 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
     struct json_write json;
     json_write_init(&json, out);
     api_response_write_head(&json, call, "chat.completion");
-    json_write_key(&json, "choices");
-    json_write_array(&json);
+    json_write_field_array(&json, "choices");
     for (int i = 0; i < call->params.n; i++) write_choice(&json, call, &call->prompts[0], i);
     json_write_end_array(&json);
     api_response_write_usage(&json, call);
@@ -105,12 +105,10 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
 static void open_chunk(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                        int choice) {
     api_response_write_head(json, call, "chat.completion.chunk");
-    json_write_key(json, "choices");
-    json_write_array(json);
+    json_write_field_array(json, "choices");
     json_write_object(json);
     json_write_field_int(json, "index", api_call_choice_idx(prompt, choice));
-    json_write_key(json, "delta");
-    json_write_object(json);
+    json_write_field_object(json, "delta");
 }
 
 static void close_chunk(struct json_write *json, const struct api_call *call) {
@@ -143,11 +141,10 @@ static enum status write_piece(const struct api_call *call, struct api_prompt *p
                                struct str *out) {
     struct json_write json;
     const struct answer *answer = &prompt->choices[choice].answer;
-    bool has_more = answer->reasoning.n_bytes || answer->n_calls;
     api_response_begin_event(&json, out, NULL);
     open_chunk(&json, call, prompt, choice);
-    write_content(&json, answer, has_more);
-    write_calls(&json, answer, false);
+    write_content(&json, answer, true);
+    write_calls(&json, answer, true);
     json_write_end_object(&json);
     if (token_idx >= 0)
         write_logprobs(&json, call, prompt, choice, token_idx, token_idx + 1);

@@ -41,8 +41,7 @@ static void write_token_text(struct json_write *json, const struct api_call *cal
 }
 
 static void write_token_logprobs(struct json_write *json, const struct told *told, int from, int to) {
-    json_write_key(json, "token_logprobs");
-    json_write_array(json);
+    json_write_field_array(json, "token_logprobs");
     for (int i = from; i < to; i++) {
         const struct token_logprob *own = logprobs_at(told, i);
         if (own)
@@ -54,8 +53,7 @@ static void write_token_logprobs(struct json_write *json, const struct told *tol
 }
 
 static void write_top_logprobs(struct json_write *json, const struct told *told, int from, int to) {
-    json_write_key(json, "top_logprobs");
-    json_write_array(json);
+    json_write_field_array(json, "top_logprobs");
     for (int i = from; i < to; i++) {
         const struct token_logprob *all = logprobs_at(told, i);
         if (!all) {
@@ -87,14 +85,12 @@ static void write_logprobs(struct json_write *json, const struct api_call *call,
     from += has_echo ? 0 : told.n_before;
     to += told.n_before;
     json_write_object(json);
-    json_write_key(json, "tokens");
-    json_write_array(json);
+    json_write_field_array(json, "tokens");
     for (int i = from; i < to; i++) write_token_text(json, call, token_at(&told, i), false);
     json_write_end_array(json);
     write_token_logprobs(json, &told, from, to);
     write_top_logprobs(json, &told, from, to);
-    json_write_key(json, "text_offset");
-    json_write_array(json);
+    json_write_field_array(json, "text_offset");
     for (int i = 0; i < to; i++) {
         size_t n_bytes;
         if (i >= from) json_write_int(json, (int64_t)offset);
@@ -124,12 +120,11 @@ static void write_choice(struct json_write *json, const struct api_call *call, c
     struct str text;
     str_init(&text, (size_t)128 << 20);
     enum status status = echo_into(call, prompt, &text);
-    if (!status) status = str_append(&text, choice->answer.text.ptr, choice->answer.text.n_bytes);
+    if (!status) status = answer_join(&choice->answer, ANSWER_IS_TEXT, false, &text);
     if (status) json->status = status;
     json_write_object(json);
     json_write_field_int(json, "index", api_call_choice_idx(prompt, idx));
-    json_write_key(json, "text");
-    json_write_text(json, text.ptr, text.n_bytes);
+    json_write_field_str(json, "text", &text);
     str_deinit(&text);
     int n_told = api_response_n_told(prompt, idx);
     write_logprobs(json, call, prompt, idx, 0, n_told, call->extras.has_echo);
@@ -146,8 +141,7 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
     struct json_write json;
     json_write_init(&json, out);
     api_response_write_head(&json, call, OBJECT);
-    json_write_key(&json, "choices");
-    json_write_array(&json);
+    json_write_field_array(&json, "choices");
     for (int p = 0; p < call->n_prompts; p++)
         for (int i = 0; i < call->params.n; i++) write_choice(&json, call, &call->prompts[p], i);
     json_write_end_array(&json);
@@ -160,8 +154,7 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
 static void open_chunk(struct json_write *json, const struct api_call *call, const struct api_prompt *prompt,
                        int choice) {
     api_response_write_head(json, call, OBJECT);
-    json_write_key(json, "choices");
-    json_write_array(json);
+    json_write_field_array(json, "choices");
     json_write_object(json);
     json_write_field_int(json, "index", api_call_choice_idx(prompt, choice));
 }
@@ -220,7 +213,12 @@ static enum status write_first(const struct api_call *call, const struct api_pro
 
 static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
                                struct str *out) {
-    return write_chunk(call, prompt, choice, &prompt->choices[choice].answer.text, token_idx, NULL, out);
+    struct str text;
+    str_init(&text, ANSWER_MAX_BYTES);
+    enum status status = answer_join(&prompt->choices[choice].answer, ANSWER_IS_TEXT, true, &text);
+    if (!status) status = write_chunk(call, prompt, choice, &text, token_idx, NULL, out);
+    str_deinit(&text);
+    return status;
 }
 
 static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out) {

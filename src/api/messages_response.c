@@ -7,17 +7,11 @@
 /* The answers of /v1/messages: blocks of thinking, text and tool use; a stream is a row of named events.
  * Source: Anthropic's API, as its Python client parses it. */
 
-static void write_text_field(struct json_write *json, const char *key, const struct str *text) {
-    json_write_key(json, key);
-    json_write_text(json, text->ptr, text->n_bytes);
-}
-
 /* input_tokens counts what the cache did not hold. In a stream's first event nothing is known of the cache yet. */
 static void write_usage(struct json_write *json, const struct api_call *call, bool is_begin) {
     struct api_usage usage = {.n_prompt = call->prompts[0].n_ids};
     if (!is_begin) usage = api_call_usage(call);
-    json_write_key(json, "usage");
-    json_write_object(json);
+    json_write_field_object(json, "usage");
     json_write_field_int(json, "input_tokens", usage.n_prompt - usage.n_cached);
     json_write_field_int(json, "output_tokens", usage.n_completion);
     json_write_field_int(json, "cache_read_input_tokens", usage.n_cached);
@@ -60,37 +54,27 @@ static void write_input(struct json_write *json, const struct str *arguments) {
         json_write_raw(json, arguments->ptr, arguments->n_bytes);
     } else {
         json_write_object(json);
-        write_text_field(json, "arguments", arguments);
+        json_write_field_str(json, "arguments", arguments);
         json_write_end_object(json);
     }
     json_decref(input);
 }
 
-static void write_blocks(struct json_write *json, const struct answer *answer) {
-    json_write_key(json, "content");
-    json_write_array(json);
-    if (answer->reasoning.n_bytes) {
-        json_write_object(json);
-        json_write_field_text(json, "type", "thinking");
-        write_text_field(json, "thinking", &answer->reasoning);
-        json_write_field_text(json, "signature", "");
-        json_write_end_object(json);
+static const char *const types[] = {
+    [ANSWER_IS_REASONING] = "thinking", [ANSWER_IS_TEXT] = "text", [ANSWER_IS_CALL] = "tool_use"};
+
+static void write_block(struct json_write *json, const struct answer_part *part) {
+    json_write_object(json);
+    json_write_field_text(json, "type", types[part->kind]);
+    if (part->kind == ANSWER_IS_CALL) {
+        json_write_field_text(json, "id", part->id);
+        json_write_field_str(json, "name", &part->name);
+        write_input(json, &part->text);
+    } else {
+        json_write_field_str(json, types[part->kind], &part->text);
+        if (part->kind == ANSWER_IS_REASONING) json_write_field_text(json, "signature", "");
     }
-    if (answer->text.n_bytes) {
-        json_write_object(json);
-        json_write_field_text(json, "type", "text");
-        write_text_field(json, "text", &answer->text);
-        json_write_end_object(json);
-    }
-    for (int i = 0; i < answer->n_calls; i++) {
-        json_write_object(json);
-        json_write_field_text(json, "type", "tool_use");
-        json_write_field_text(json, "id", answer->calls[i].id);
-        write_text_field(json, "name", &answer->calls[i].name);
-        write_input(json, &answer->calls[i].arguments);
-        json_write_end_object(json);
-    }
-    json_write_end_array(json);
+    json_write_end_object(json);
 }
 
 static enum status write_whole(const struct api_call *call, struct str *out) {
@@ -98,7 +82,9 @@ static enum status write_whole(const struct api_call *call, struct str *out) {
     struct json_write json;
     json_write_init(&json, out);
     write_head(&json, call);
-    write_blocks(&json, &choice->answer);
+    json_write_field_array(&json, "content");
+    for (int i = 0; i < choice->answer.n_parts; i++) write_block(&json, &choice->answer.parts[i]);
+    json_write_end_array(&json);
     write_stop(&json, choice);
     write_usage(&json, call, false);
     json_write_end_object(&json);
@@ -126,8 +112,7 @@ static enum status write_first(const struct api_call *call, const struct api_pro
     begin_event(&json, out, "message_start");
     json_write_key(&json, "message");
     write_head(&json, call);
-    json_write_key(&json, "content");
-    json_write_array(&json);
+    json_write_field_array(&json, "content");
     json_write_end_array(&json);
     json_write_field_null(&json, "stop_reason");
     json_write_field_null(&json, "stop_sequence");
@@ -136,55 +121,50 @@ static enum status write_first(const struct api_call *call, const struct api_pro
     return end_event(&json);
 }
 
-static enum status begin_block(const struct api_call *call, struct api_choice *choice, const struct answer_call *tool,
-                               struct str *out) {
-    static const char *const types[] = {
-        [ANSWER_BLOCK_REASONING] = "thinking", [ANSWER_BLOCK_TEXT] = "text", [ANSWER_BLOCK_CALL] = "tool_use"};
+static enum status begin_block(const struct api_call *call, struct api_choice *choice, int idx, struct str *out) {
+    const struct answer_part *part = &choice->answer.parts[idx];
     struct json_write json;
     (void)call;
     begin_event(&json, out, "content_block_start");
-    json_write_field_int(&json, "index", choice->n_blocks - 1);
-    json_write_key(&json, "content_block");
-    json_write_object(&json);
-    json_write_field_text(&json, "type", types[choice->block]);
-    if (tool) {
-        json_write_field_text(&json, "id", tool->id);
-        write_text_field(&json, "name", &tool->name);
-        json_write_key(&json, "input");
-        json_write_object(&json);
+    json_write_field_int(&json, "index", idx);
+    json_write_field_object(&json, "content_block");
+    json_write_field_text(&json, "type", types[part->kind]);
+    if (part->kind == ANSWER_IS_CALL) {
+        json_write_field_text(&json, "id", part->id);
+        json_write_field_str(&json, "name", &part->name);
+        json_write_field_object(&json, "input");
         json_write_end_object(&json);
     } else {
-        json_write_field_text(&json, types[choice->block], "");
-        if (choice->block == ANSWER_BLOCK_REASONING) json_write_field_text(&json, "signature", "");
+        json_write_field_text(&json, types[part->kind], "");
+        if (part->kind == ANSWER_IS_REASONING) json_write_field_text(&json, "signature", "");
     }
     json_write_end_object(&json);
     return end_event(&json);
 }
 
-static enum status write_delta(const struct api_call *call, struct api_choice *choice, const struct str *text,
-                               int token_idx, struct str *out) {
-    static const char *const types[] = {[ANSWER_BLOCK_REASONING] = "thinking_delta",
-                                        [ANSWER_BLOCK_TEXT] = "text_delta",
-                                        [ANSWER_BLOCK_CALL] = "input_json_delta"};
+static enum status write_delta(const struct api_call *call, struct api_choice *choice, int idx, struct str *out) {
+    static const char *const delta_types[] = {[ANSWER_IS_REASONING] = "thinking_delta",
+                                              [ANSWER_IS_TEXT] = "text_delta",
+                                              [ANSWER_IS_CALL] = "input_json_delta"};
     static const char *const keys[] = {
-        [ANSWER_BLOCK_REASONING] = "thinking", [ANSWER_BLOCK_TEXT] = "text", [ANSWER_BLOCK_CALL] = "partial_json"};
+        [ANSWER_IS_REASONING] = "thinking", [ANSWER_IS_TEXT] = "text", [ANSWER_IS_CALL] = "partial_json"};
+    const struct answer_part *part = &choice->answer.parts[idx];
     struct json_write json;
-    (void)call, (void)token_idx;
+    (void)call;
     begin_event(&json, out, "content_block_delta");
-    json_write_field_int(&json, "index", choice->n_blocks - 1);
-    json_write_key(&json, "delta");
-    json_write_object(&json);
-    json_write_field_text(&json, "type", types[choice->block]);
-    write_text_field(&json, keys[choice->block], text);
+    json_write_field_int(&json, "index", idx);
+    json_write_field_object(&json, "delta");
+    json_write_field_text(&json, "type", delta_types[part->kind]);
+    api_response_write_news(&json, keys[part->kind], part);
     json_write_end_object(&json);
     return end_event(&json);
 }
 
-static enum status end_block(const struct api_call *call, struct api_choice *choice, struct str *out) {
+static enum status end_block(const struct api_call *call, struct api_choice *choice, int idx, struct str *out) {
     struct json_write json;
-    (void)call;
+    (void)call, (void)choice;
     begin_event(&json, out, "content_block_stop");
-    json_write_field_int(&json, "index", choice->n_blocks - 1);
+    json_write_field_int(&json, "index", idx);
     return end_event(&json);
 }
 
@@ -192,18 +172,18 @@ static const struct answer_blocks_form form = {begin_block, write_delta, end_blo
 
 static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
                                struct str *out) {
-    return answer_blocks_write(&form, call, &prompt->choices[choice], token_idx, out);
+    (void)token_idx;
+    return answer_blocks_write(&form, call, &prompt->choices[choice], out);
 }
 
 static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out) {
-    return answer_blocks_close(&form, call, &prompt->choices[choice], out);
+    return answer_blocks_finish(&form, call, &prompt->choices[choice], out);
 }
 
 static enum status write_last(const struct api_call *call, struct str *out) {
     struct json_write json;
     begin_event(&json, out, "message_delta");
-    json_write_key(&json, "delta");
-    json_write_object(&json);
+    json_write_field_object(&json, "delta");
     write_stop(&json, &call->prompts[0].choices[0]);
     json_write_end_object(&json);
     write_usage(&json, call, false);

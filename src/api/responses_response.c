@@ -11,108 +11,52 @@
 
 #define MAX_ITEM_ID_BYTES (API_MAX_ID_BYTES + 24)
 
-/* What a stream has told so far, or the answer of a request that did not stream. */
-static const struct answer *told(const struct api_choice *choice) {
-    return choice->whole ? choice->whole : &choice->answer;
-}
-
-static void write_field(struct json_write *json, const char *key, const struct str *text) {
-    json_write_key(json, key);
-    json_write_text(json, text->ptr, text->n_bytes);
-}
-
 static void write_empty_list(struct json_write *json, const char *key) {
-    json_write_key(json, key);
-    json_write_array(json);
+    json_write_field_array(json, key);
     json_write_end_array(json);
 }
 
 /* An item's id is made of the answer's, so that it is the same in every event. */
-static void write_item_id(struct json_write *json, const struct api_call *call, const char *key, const char *prefix,
+static void write_item_id(struct json_write *json, const struct api_call *call, const char *key, enum answer_kind kind,
                           int idx) {
+    static const char *const prefixes[] = {
+        [ANSWER_IS_REASONING] = "rs", [ANSWER_IS_TEXT] = "msg", [ANSWER_IS_CALL] = "fc"};
     char id[MAX_ITEM_ID_BYTES];
-    snprintf(id, sizeof id, "%s_%s_%d", prefix, call->id + strlen(call->response->id_prefix), idx);
+    snprintf(id, sizeof id, "%s_%s_%d", prefixes[kind], call->id + strlen(call->response->id_prefix), idx);
     json_write_field_text(json, key, id);
 }
 
 /* ---- items ---- */
 
-static void write_logprobs(struct json_write *json, const struct api_call *call, int from, int to) {
+static const struct answer_part *part_of(const struct api_call *call, int idx) {
+    return &call->prompts[0].choices[0].answer.parts[idx];
+}
+
+/* Of the tokens that wrote a message, if they are wanted: those behind the item before it, and from n_told on. */
+static void write_logprobs(struct json_write *json, const struct api_call *call, int idx, int n_told) {
     const struct api_prompt *prompt = &call->prompts[0];
-    json_write_key(json, "logprobs");
-    json_write_array(json);
-    for (int i = from; prompt->request->logprobs && i < to; i++) api_response_write_logprob(json, call, prompt, 0, i);
+    bool is_wanted = call->params.has_logprobs && prompt->request->logprobs;
+    int from = idx ? part_of(call, idx - 1)->n_tokens : 0;
+    if (from < n_told) from = n_told;
+    json_write_field_array(json, "logprobs");
+    for (int i = from; is_wanted && i < part_of(call, idx)->n_tokens; i++)
+        api_response_write_logprob(json, call, prompt, 0, i);
     json_write_end_array(json);
 }
 
-/* Tokens of the answer so far whose log-probabilities are known, if they are wanted. */
-static int n_logprobs(const struct api_call *call) {
-    const struct api_prompt *prompt = &call->prompts[0];
-    const struct api_choice *choice = &prompt->choices[0];
-    if (!call->params.has_logprobs) return 0;
-    /* Only when the engine has ended it may the request's own count be read. */
-    return choice->is_over && choice->stop.found < 0 ? api_response_n_told(prompt, 0) : choice->n_tokens;
-}
-
-/* n_tokens: those whose log-probabilities stand beside the text. */
-static void write_text_part(struct json_write *json, const struct api_call *call, const struct str *text,
-                            int n_tokens) {
+/* What a message or reasoning holds. is_begun: nothing of it is told yet. */
+static void write_content_part(struct json_write *json, const struct api_call *call, int idx, bool is_begun) {
+    const struct answer_part *part = part_of(call, idx);
+    bool is_text = part->kind == ANSWER_IS_TEXT;
     json_write_object(json);
-    json_write_field_text(json, "type", "output_text");
+    json_write_field_text(json, "type", is_text ? "output_text" : "reasoning_text");
     json_write_key(json, "text");
-    json_write_text(json, text ? text->ptr : "", text ? text->n_bytes : 0);
-    write_empty_list(json, "annotations");
-    write_logprobs(json, call, 0, n_tokens);
-    json_write_end_object(json);
-}
-
-static void write_reasoning_part(struct json_write *json, const struct str *text) {
-    json_write_object(json);
-    json_write_field_text(json, "type", "reasoning_text");
-    json_write_key(json, "text");
-    json_write_text(json, text ? text->ptr : "", text ? text->n_bytes : 0);
-    json_write_end_object(json);
-}
-
-/* text NULL: it has only begun. */
-static void write_reasoning(struct json_write *json, const struct api_call *call, int idx, const struct str *text) {
-    json_write_object(json);
-    write_item_id(json, call, "id", "rs", idx);
-    json_write_field_text(json, "type", "reasoning");
-    write_empty_list(json, "summary");
-    json_write_key(json, "content");
-    json_write_array(json);
-    if (text) write_reasoning_part(json, text);
-    json_write_end_array(json);
-    json_write_field_text(json, "status", text ? "completed" : "in_progress");
-    json_write_end_object(json);
-}
-
-static void write_message(struct json_write *json, const struct api_call *call, int idx, const struct str *text,
-                          const char *status) {
-    json_write_object(json);
-    write_item_id(json, call, "id", "msg", idx);
-    json_write_field_text(json, "type", "message");
-    json_write_field_text(json, "role", "assistant");
-    json_write_field_text(json, "status", status);
-    json_write_key(json, "content");
-    json_write_array(json);
-    if (text) write_text_part(json, call, text, n_logprobs(call));
-    json_write_end_array(json);
-    json_write_end_object(json);
-}
-
-/* is_begun: its arguments are to come. */
-static void write_call(struct json_write *json, const struct api_call *call, int idx, const struct answer_call *tool,
-                       bool is_begun) {
-    json_write_object(json);
-    write_item_id(json, call, "id", "fc", idx);
-    json_write_field_text(json, "type", "function_call");
-    json_write_field_text(json, "call_id", tool->id);
-    write_field(json, "name", &tool->name);
-    json_write_key(json, "arguments");
-    json_write_text(json, is_begun ? "" : tool->arguments.ptr, is_begun ? 0 : tool->arguments.n_bytes);
-    json_write_field_text(json, "status", is_begun ? "in_progress" : "completed");
+    json_write_text(json, part->text.ptr, is_begun ? 0 : part->text.n_bytes);
+    if (is_text) write_empty_list(json, "annotations");
+    if (is_text && is_begun)
+        write_empty_list(json, "logprobs");
+    else if (is_text)
+        write_logprobs(json, call, idx, 0);
     json_write_end_object(json);
 }
 
@@ -120,16 +64,53 @@ static const char *end_status(const struct api_choice *choice) {
     return choice->finish_reason && strcmp(choice->finish_reason, "length") == 0 ? "incomplete" : "completed";
 }
 
-/* All items of an answer, in the order in which they came. */
+/* Only the last message can be cut off. */
+static const char *item_status(const struct api_choice *choice, int idx, bool is_begun) {
+    if (is_begun) return "in_progress";
+    bool is_last = idx == choice->answer.n_parts - 1;
+    return is_last && choice->answer.parts[idx].kind == ANSWER_IS_TEXT ? end_status(choice) : "completed";
+}
+
+static void write_call(struct json_write *json, const struct answer_part *part, bool is_begun) {
+    json_write_field_text(json, "type", "function_call");
+    json_write_field_text(json, "call_id", part->id);
+    json_write_field_str(json, "name", &part->name);
+    json_write_key(json, "arguments");
+    json_write_text(json, part->text.ptr, is_begun ? 0 : part->text.n_bytes);
+}
+
+/* is_begun: it holds nothing yet. */
+static void write_item(struct json_write *json, const struct api_call *call, int idx, bool is_begun) {
+    const struct answer_part *part = part_of(call, idx);
+    json_write_object(json);
+    write_item_id(json, call, "id", part->kind, idx);
+    if (part->kind == ANSWER_IS_CALL) {
+        write_call(json, part, is_begun);
+    } else {
+        json_write_field_text(json, "type", part->kind == ANSWER_IS_TEXT ? "message" : "reasoning");
+        if (part->kind == ANSWER_IS_TEXT)
+            json_write_field_text(json, "role", "assistant");
+        else
+            write_empty_list(json, "summary");
+        json_write_field_array(json, "content");
+        if (!is_begun) write_content_part(json, call, idx, false);
+        json_write_end_array(json);
+    }
+    json_write_field_text(json, "status", item_status(&call->prompts[0].choices[0], idx, is_begun));
+    json_write_end_object(json);
+}
+
+/* An answer that said nothing still is a message. */
+static void ensure_message(struct answer *answer) {
+    const struct answer_part *last = answer_last(answer);
+    if (!last || last->kind == ANSWER_IS_REASONING) answer_begin(answer, ANSWER_IS_TEXT);
+}
+
 static void write_output(struct json_write *json, const struct api_call *call) {
-    const struct api_choice *choice = &call->prompts[0].choices[0];
-    const struct answer *answer = told(choice);
-    int idx = 0;
-    json_write_key(json, "output");
-    json_write_array(json);
-    if (answer->reasoning.n_bytes) write_reasoning(json, call, idx++, &answer->reasoning);
-    if (answer->text.n_bytes || !answer->n_calls) write_message(json, call, idx++, &answer->text, end_status(choice));
-    for (int i = 0; i < answer->n_calls; i++) write_call(json, call, idx++, &answer->calls[i], false);
+    struct answer *answer = &call->prompts[0].choices[0].answer;
+    ensure_message(answer);
+    json_write_field_array(json, "output");
+    for (int i = 0; i < answer->n_parts; i++) write_item(json, call, i, false);
     json_write_end_array(json);
 }
 
@@ -148,17 +129,14 @@ static void write_echo(struct json_write *json, const struct api_call *call, con
 
 static void write_usage(struct json_write *json, const struct api_call *call) {
     struct api_usage usage = api_call_usage(call);
-    json_write_key(json, "usage");
-    json_write_object(json);
+    json_write_field_object(json, "usage");
     json_write_field_int(json, "input_tokens", usage.n_prompt);
-    json_write_key(json, "input_tokens_details");
-    json_write_object(json);
+    json_write_field_object(json, "input_tokens_details");
     json_write_field_int(json, "cached_tokens", usage.n_cached);
     json_write_field_int(json, "cache_write_tokens", 0);
     json_write_end_object(json);
     json_write_field_int(json, "output_tokens", usage.n_completion);
-    json_write_key(json, "output_tokens_details");
-    json_write_object(json);
+    json_write_field_object(json, "output_tokens_details");
     json_write_field_int(json, "reasoning_tokens", usage.n_reasoning);
     json_write_end_object(json);
     json_write_field_int(json, "total_tokens", usage.n_prompt + usage.n_completion);
@@ -234,15 +212,14 @@ static enum status end_event(struct json_write *json) {
     return api_response_end_event(json);
 }
 
-/* An event about the open item, with its place. */
-static void begin_item_event(struct json_write *json, const struct api_call *call, struct api_choice *choice,
+/* An event about an item, with its place. */
+static void begin_item_event(struct json_write *json, const struct api_call *call, struct api_choice *choice, int idx,
                              struct str *out, const char *type) {
-    static const char *const prefixes[] = {
-        [ANSWER_BLOCK_REASONING] = "rs", [ANSWER_BLOCK_TEXT] = "msg", [ANSWER_BLOCK_CALL] = "fc"};
+    enum answer_kind kind = choice->answer.parts[idx].kind;
     begin_event(json, choice, out, type);
-    write_item_id(json, call, "item_id", prefixes[choice->block], choice->n_blocks - 1);
-    json_write_field_int(json, "output_index", choice->n_blocks - 1);
-    if (choice->block != ANSWER_BLOCK_CALL) json_write_field_int(json, "content_index", 0);
+    write_item_id(json, call, "item_id", kind, idx);
+    json_write_field_int(json, "output_index", idx);
+    if (kind != ANSWER_IS_CALL) json_write_field_int(json, "content_index", 0);
 }
 
 static enum status write_response_event(const struct api_call *call, const char *type, const char *status,
@@ -261,107 +238,70 @@ static enum status write_first(const struct api_call *call, const struct api_pro
     return status ? status : write_response_event(call, "response.in_progress", "in_progress", out);
 }
 
-static const struct answer_call *last_call(const struct api_choice *choice) {
-    return &choice->whole->calls[choice->whole->n_calls - 1];
-}
-
-static enum status write_part_event(const struct api_call *call, struct api_choice *choice, const char *type,
-                                    const struct str *text, struct str *out) {
+static enum status write_part_event(const struct api_call *call, struct api_choice *choice, int idx, const char *type,
+                                    bool is_begun, struct str *out) {
     struct json_write json;
-    begin_item_event(&json, call, choice, out, type);
+    begin_item_event(&json, call, choice, idx, out, type);
     json_write_key(&json, "part");
-    if (choice->block == ANSWER_BLOCK_REASONING)
-        write_reasoning_part(&json, text);
-    else
-        write_text_part(&json, call, text, text ? n_logprobs(call) : 0);
+    write_content_part(&json, call, idx, is_begun);
     return end_event(&json);
 }
 
-/* is_begun: nothing of it is told yet. */
-static enum status write_item_event(const struct api_call *call, struct api_choice *choice, const char *type,
+static enum status write_item_event(const struct api_call *call, struct api_choice *choice, int idx, const char *type,
                                     bool is_begun, struct str *out) {
-    const struct answer *answer = choice->whole;
-    int idx = choice->n_blocks - 1;
     struct json_write json;
     begin_event(&json, choice, out, type);
     json_write_field_int(&json, "output_index", idx);
     json_write_key(&json, "item");
-    if (choice->block == ANSWER_BLOCK_REASONING)
-        write_reasoning(&json, call, idx, is_begun ? NULL : &answer->reasoning);
-    else if (choice->block == ANSWER_BLOCK_TEXT)
-        write_message(&json, call, idx, is_begun ? NULL : &answer->text, is_begun ? "in_progress" : end_status(choice));
-    else
-        write_call(&json, call, idx, last_call(choice), is_begun);
+    write_item(&json, call, idx, is_begun);
     return end_event(&json);
 }
 
-static enum status begin_item(const struct api_call *call, struct api_choice *choice, const struct answer_call *tool,
-                              struct str *out) {
-    if (tool) {
-        struct answer_call *own = &choice->whole->calls[choice->whole->n_calls++];
-        memcpy(own->id, tool->id, sizeof own->id);
-        enum status status = str_append(&own->name, tool->name.ptr, tool->name.n_bytes);
-        return status ? status : write_item_event(call, choice, "response.output_item.added", true, out);
-    }
-    enum status status = write_item_event(call, choice, "response.output_item.added", true, out);
-    return status ? status : write_part_event(call, choice, "response.content_part.added", NULL, out);
+static enum status begin_item(const struct api_call *call, struct api_choice *choice, int idx, struct str *out) {
+    enum status status = write_item_event(call, choice, idx, "response.output_item.added", true, out);
+    if (status || choice->answer.parts[idx].kind == ANSWER_IS_CALL) return status;
+    return write_part_event(call, choice, idx, "response.content_part.added", true, out);
 }
 
-/* What is told of the open item so far. */
-static struct str *told_text(const struct api_choice *choice) {
-    struct answer *answer = choice->whole;
-    if (choice->block == ANSWER_BLOCK_CALL) return &answer->calls[answer->n_calls - 1].arguments;
-    return choice->block == ANSWER_BLOCK_TEXT ? &answer->text : &answer->reasoning;
-}
-
-static enum status go_on(const struct api_call *call, struct api_choice *choice, const struct str *text, int token_idx,
-                         struct str *out) {
-    static const char *const types[] = {[ANSWER_BLOCK_REASONING] = "response.reasoning_text.delta",
-                                        [ANSWER_BLOCK_TEXT] = "response.output_text.delta",
-                                        [ANSWER_BLOCK_CALL] = "response.function_call_arguments.delta"};
+static enum status go_on(const struct api_call *call, struct api_choice *choice, int idx, struct str *out) {
+    static const char *const types[] = {[ANSWER_IS_REASONING] = "response.reasoning_text.delta",
+                                        [ANSWER_IS_TEXT] = "response.output_text.delta",
+                                        [ANSWER_IS_CALL] = "response.function_call_arguments.delta"};
+    const struct answer_part *part = &choice->answer.parts[idx];
     struct json_write json;
-    enum status status = str_append(told_text(choice), text->ptr, text->n_bytes);
-    if (status) return status;
-    begin_item_event(&json, call, choice, out, types[choice->block]);
-    write_field(&json, "delta", text);
-    if (choice->block == ANSWER_BLOCK_TEXT) write_logprobs(&json, call, token_idx < 0 ? 0 : token_idx, token_idx + 1);
+    begin_item_event(&json, call, choice, idx, out, types[part->kind]);
+    api_response_write_news(&json, "delta", part);
+    if (part->kind == ANSWER_IS_TEXT) write_logprobs(&json, call, idx, part->n_told_tokens);
     return end_event(&json);
 }
 
-static enum status end_item(const struct api_call *call, struct api_choice *choice, struct str *out) {
-    static const char *const types[] = {[ANSWER_BLOCK_REASONING] = "response.reasoning_text.done",
-                                        [ANSWER_BLOCK_TEXT] = "response.output_text.done",
-                                        [ANSWER_BLOCK_CALL] = "response.function_call_arguments.done"};
-    const struct str *text = told_text(choice);
+static enum status end_item(const struct api_call *call, struct api_choice *choice, int idx, struct str *out) {
+    static const char *const types[] = {[ANSWER_IS_REASONING] = "response.reasoning_text.done",
+                                        [ANSWER_IS_TEXT] = "response.output_text.done",
+                                        [ANSWER_IS_CALL] = "response.function_call_arguments.done"};
+    const struct answer_part *part = &choice->answer.parts[idx];
+    bool is_call = part->kind == ANSWER_IS_CALL;
     struct json_write json;
-    begin_item_event(&json, call, choice, out, types[choice->block]);
-    if (choice->block == ANSWER_BLOCK_CALL) write_field(&json, "name", &last_call(choice)->name);
-    write_field(&json, choice->block == ANSWER_BLOCK_CALL ? "arguments" : "text", text);
-    if (choice->block == ANSWER_BLOCK_TEXT) write_logprobs(&json, call, 0, n_logprobs(call));
+    begin_item_event(&json, call, choice, idx, out, types[part->kind]);
+    if (is_call) json_write_field_str(&json, "name", &part->name);
+    json_write_field_str(&json, is_call ? "arguments" : "text", &part->text);
+    if (part->kind == ANSWER_IS_TEXT) write_logprobs(&json, call, idx, 0);
     enum status status = end_event(&json);
-    if (!status && choice->block != ANSWER_BLOCK_CALL)
-        status = write_part_event(call, choice, "response.content_part.done", text, out);
-    return status ? status : write_item_event(call, choice, "response.output_item.done", false, out);
+    if (!status && !is_call) status = write_part_event(call, choice, idx, "response.content_part.done", false, out);
+    return status ? status : write_item_event(call, choice, idx, "response.output_item.done", false, out);
 }
 
 static const struct answer_blocks_form form = {begin_item, go_on, end_item};
 
 static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
                                struct str *out) {
-    return answer_blocks_write(&form, call, &prompt->choices[choice], token_idx, out);
+    (void)token_idx;
+    return answer_blocks_write(&form, call, &prompt->choices[choice], out);
 }
 
-/* An answer that said nothing still is a message. */
 static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int idx, struct str *out) {
-    struct api_choice *choice = &prompt->choices[idx];
-    if (choice->whole->text.n_bytes == 0 && choice->whole->n_calls == 0) {
-        enum status status = answer_blocks_close(&form, call, choice, out);
-        choice->block = ANSWER_BLOCK_TEXT;
-        choice->n_blocks++;
-        if (!status) status = begin_item(call, choice, NULL, out);
-        if (status) return status;
-    }
-    return answer_blocks_close(&form, call, choice, out);
+    ensure_message(&prompt->choices[idx].answer);
+    return answer_blocks_finish(&form, call, &prompt->choices[idx], out);
 }
 
 static enum status write_last(const struct api_call *call, struct str *out) {
@@ -373,7 +313,6 @@ static enum status write_last(const struct api_call *call, struct str *out) {
 const struct api_response responses_response = {.id_prefix = "resp_",
                                                 .shape = API_OPENAI,
                                                 .kind = API_CHAT,
-                                                .keeps_whole = true,
                                                 .write_whole = write_whole,
                                                 .write_first = write_first,
                                                 .write_piece = write_piece,

@@ -68,7 +68,8 @@ static enum match match_mark(const struct str *held, const char *mark) {
 }
 
 /* Gives out held bytes until what remains may begin the mark. */
-static enum status give_out(struct answer_parse *parse, const char *mark, struct str *out) {
+static enum status give_out(struct answer_parse *parse, const char *mark, struct answer *answer,
+                            enum answer_kind kind) {
     struct str *held = &parse->held;
     size_t n = 0;
     struct str rest = *held;
@@ -77,7 +78,7 @@ static enum status give_out(struct answer_parse *parse, const char *mark, struct
         rest.n_bytes--;
         n++;
     }
-    enum status status = str_append(out, held->ptr, n);
+    enum status status = answer_say(answer, kind, held->ptr, n);
     if (status || n == 0) return status;
     memmove(held->ptr, held->ptr + n, held->n_bytes - n + 1);
     held->n_bytes -= n;
@@ -94,7 +95,7 @@ static void enter(struct answer_parse *parse, enum answer_state state) {
 /* What was held as a call is none. */
 static enum status become_text(struct answer_parse *parse, struct answer *answer) {
     parse->state = ANSWER_TEXT;
-    return give_out(parse, NULL, &answer->text);
+    return give_out(parse, NULL, answer, ANSWER_IS_TEXT);
 }
 
 static bool may_begin(const struct answer_parse *parse, const struct answer *answer) {
@@ -112,12 +113,12 @@ static enum status take_news(struct answer_parse *parse, struct answer *answer) 
         if (is_broken || (is_over && !scan->has_name)) return become_text(parse, answer);
         if (!scan->has_name) return STATUS_OK;
         if (!may_begin(parse, answer)) return become_text(parse, answer);
-        enum status status = str_append(&answer->calls[answer->n_calls].name, scan->name.ptr, scan->name.n_bytes);
+        struct answer_part *call = answer_begin(answer, ANSWER_IS_CALL);
+        enum status status = str_append(&call->name, scan->name.ptr, scan->name.n_bytes);
         if (status) return status;
-        answer->n_calls++;
         str_clear(&parse->held);
     }
-    struct str *arguments = &answer->calls[answer->n_calls - 1].arguments;
+    struct str *arguments = &answer_last(answer)->text;
     enum status status = STATUS_OK;
     if (call_scan_has_news(scan)) {
         status = str_append(arguments, scan->arguments.ptr, scan->arguments.n_bytes);
@@ -204,7 +205,7 @@ static enum status push_after_call(struct answer_parse *parse, char byte, struct
 
 static enum status push_text(struct answer_parse *parse, struct answer *answer) {
     const char *mark = parse->has_tools && parse->rules.form != ANSWER_GEMMA ? open_marks[parse->rules.form] : NULL;
-    enum status status = give_out(parse, mark, &answer->text);
+    enum status status = give_out(parse, mark, answer, ANSWER_IS_TEXT);
     if (!status && mark && match_mark(&parse->held, mark) == MATCH_WHOLE) {
         parse->state = ANSWER_BEFORE_CALL;
         parse->is_bare = false;
@@ -214,7 +215,7 @@ static enum status push_text(struct answer_parse *parse, struct answer *answer) 
 
 static enum status push_reasoning(struct answer_parse *parse, struct answer *answer) {
     static const char close[] = "</think>";
-    enum status status = give_out(parse, close, &answer->reasoning);
+    enum status status = give_out(parse, close, answer, ANSWER_IS_REASONING);
     if (!status && match_mark(&parse->held, close) == MATCH_WHOLE) {
         enter(parse, ANSWER_START);
         parse->skips_space = true;
@@ -267,7 +268,7 @@ static enum status push_byte(struct answer_parse *parse, char byte, struct answe
 }
 
 enum status answer_parse_push(struct answer_parse *parse, const char *bytes, size_t n_bytes, struct answer *answer) {
-    if (!parse->has_tools && !parse->rules.has_reasoning) return str_append(&answer->text, bytes, n_bytes);
+    if (!parse->has_tools && !parse->rules.has_reasoning) return answer_say(answer, ANSWER_IS_TEXT, bytes, n_bytes);
     for (size_t i = 0; i < n_bytes; i++) {
         enum status status = push_byte(parse, bytes[i], answer);
         if (status) return status;
@@ -276,7 +277,9 @@ enum status answer_parse_push(struct answer_parse *parse, const char *bytes, siz
 }
 
 enum status answer_parse_finish(struct answer_parse *parse, struct answer *answer) {
-    bool is_behind = parse->state == ANSWER_AFTER_CALL; /* the rest of a closing mark, or space */
-    if (is_behind) str_clear(&parse->held);
-    return give_out(parse, NULL, parse->state == ANSWER_REASONING ? &answer->reasoning : &answer->text);
+    const struct answer_part *last = answer_last(answer);
+    bool is_behind_call = last && last->kind == ANSWER_IS_CALL;
+    /* Behind a call: the rest of its closing mark, or space. */
+    if (parse->state == ANSWER_AFTER_CALL || (is_behind_call && is_blank(&parse->held))) str_clear(&parse->held);
+    return give_out(parse, NULL, answer, parse->state == ANSWER_REASONING ? ANSWER_IS_REASONING : ANSWER_IS_TEXT);
 }

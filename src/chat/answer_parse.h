@@ -2,11 +2,12 @@
  *
  *   Hermes (ChatML, Qwen, SmolLM)  <tool_call>{"name": ..., "arguments": {...}}</tool_call>
  *   Llama 3                        the answer begins with [<|python_tag|>] {"name": ..., "parameters": {...}} [; {...}]
- *   Mistral                        [TOOL_CALLS] [{"name": ..., "arguments": {...}}, ...]  or
- * [TOOL_CALLS]name[ARGS]{...} Gemma                          as Llama 3, also inside a fence of three backticks
+ *   Mistral                        [TOOL_CALLS] [{"name": ..., "arguments": {...}}, ...], [TOOL_CALLS]name[ARGS]{...}
+ *   Gemma                          as Llama 3, also inside a fence of three backticks
  *   reasoning                      <think> ... </think>, at the answer's beginning
  * Every byte is taken by itself, so the same words give the same answer however they are cut into pieces. What only
  * began like a call is text. A call is given out when its name is known; its arguments follow as they are written.
+ * Space between calls and behind the last one is nothing.
  * Thread: one owner.   Source: the models' own templates. */
 #ifndef KVICK_CHAT_ANSWER_PARSE_H
 #define KVICK_CHAT_ANSWER_PARSE_H

@@ -22,18 +22,20 @@ struct told {
 };
 
 static void tell(struct told *told, struct answer *answer) {
-    assert_int_equal(str_append(&told->text, answer->text.ptr, answer->text.n_bytes), STATUS_OK);
-    assert_int_equal(str_append(&told->reasoning, answer->reasoning.ptr, answer->reasoning.n_bytes), STATUS_OK);
-    for (int i = 0; i < answer->n_calls; i++) {
-        struct answer_call *call = &answer->calls[i];
-        if (!call->is_told) {
+    assert_int_equal(answer_join(answer, ANSWER_IS_TEXT, true, &told->text), STATUS_OK);
+    assert_int_equal(answer_join(answer, ANSWER_IS_REASONING, true, &told->reasoning), STATUS_OK);
+    for (int i = 0; i < answer->n_parts; i++) {
+        struct answer_part *part = &answer->parts[i];
+        if (part->kind == ANSWER_IS_CALL && !part->is_told) {
             if (told->is_open) assert_int_equal(str_append_text(&told->calls, ")"), STATUS_OK);
-            assert_int_equal(str_append_fmt(&told->calls, "%s(", call->name.ptr), STATUS_OK);
+            assert_int_equal(str_append_fmt(&told->calls, "%s(", part->name.ptr), STATUS_OK);
             told->is_open = true;
         }
-        assert_int_equal(str_append(&told->calls, call->arguments.ptr, call->arguments.n_bytes), STATUS_OK);
+        if (part->kind == ANSWER_IS_CALL)
+            assert_int_equal(str_append_text(&told->calls, part->text.ptr + part->n_told_bytes), STATUS_OK);
     }
-    answer_clear(answer);
+    answer_mark_told(answer);
+    assert_false(answer_has_news(answer));
 }
 
 /* pieces: the words cut at a and at b. */
@@ -144,6 +146,33 @@ static void nothing_is_looked_for_unasked(void **state) {
     check_all((struct answer_rules){.form = ANSWER_MISTRAL, .has_reasoning = true}, false, thought, 1);
 }
 
+static void parts_stand_in_the_order_in_which_they_came(void **state) {
+    static const struct {
+        const char *words, *order; /* r, t, c: kinds of parts */
+        enum answer_form form;
+    } cases[] = {
+        {"A<tool_call>{\"name\":\"f\"}</tool_call>\nB <tool_call>{\"name\":\"g\"}</tool_call>\n", "tctc",
+         ANSWER_HERMES},
+        {"<think>a</think>\n\n<tool_call>{\"name\":\"f\"}</tool_call> \n", "rc", ANSWER_HERMES},
+        {"<tool_call>{\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"g\"}</tool_call>B", "cct", ANSWER_HERMES},
+        {"Hm.[TOOL_CALLS]f{\"a\": 1}[TOOL_CALLS]g[ARGS]{} ", "tcc", ANSWER_MISTRAL},
+        {"", "", ANSWER_HERMES}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct answer answer;
+        struct answer_parse parse;
+        char order[ANSWER_MAX_PARTS + 1] = "";
+        answer_init(&answer);
+        answer_parse_init(&parse, (struct answer_rules){cases[i].form, true}, true, is_tool, NULL);
+        assert_int_equal(answer_parse_push(&parse, cases[i].words, strlen(cases[i].words), &answer), STATUS_OK);
+        assert_int_equal(answer_parse_finish(&parse, &answer), STATUS_OK);
+        for (int k = 0; k < answer.n_parts; k++) order[k] = "rtc"[answer.parts[k].kind];
+        assert_string_equal(order, cases[i].order);
+        answer_parse_deinit(&parse);
+        answer_deinit(&answer);
+    }
+}
+
 static void a_prompt_may_begin_the_reasoning(void **state) {
     struct answer answer;
     struct answer_parse parse;
@@ -152,8 +181,9 @@ static void a_prompt_may_begin_the_reasoning(void **state) {
     answer_parse_init(&parse, (struct answer_rules){.has_reasoning = true}, false, NULL, NULL);
     answer_parse_begin_thinking(&parse);
     assert_int_equal(answer_parse_push(&parse, "\nhm</think>\nyes", 15, &answer), STATUS_OK);
-    assert_string_equal(answer.reasoning.ptr, "hm");
-    assert_string_equal(answer.text.ptr, "yes");
+    assert_int_equal(answer.n_parts, 2);
+    assert_string_equal(answer.parts[0].text.ptr, "hm");
+    assert_string_equal(answer.parts[1].text.ptr, "yes");
     answer_parse_deinit(&parse);
     answer_deinit(&answer);
 }
@@ -183,6 +213,7 @@ int main(void) {
         cmocka_unit_test(mistral),
         cmocka_unit_test(gemma),
         cmocka_unit_test(nothing_is_looked_for_unasked),
+        cmocka_unit_test(parts_stand_in_the_order_in_which_they_came),
         cmocka_unit_test(a_prompt_may_begin_the_reasoning),
         cmocka_unit_test(templates_tell_their_form),
     };
