@@ -4,6 +4,7 @@
 #ifndef KVICK_API_API_RESPONSE_H
 #define KVICK_API_API_RESPONSE_H
 
+#include "api/answer_blocks.h"
 #include "api/api_call.h"
 #include "base/json_write.h"
 
@@ -11,6 +12,7 @@ struct api_response {
     const char *id_prefix;
     enum api_shape shape;
     enum api_kind kind;
+    const struct answer_blocks_form *blocks; /* of a stream that is a row of blocks; else NULL */
 
     /* The whole answer of a request that does not stream. */
     enum status (*write_whole)(const struct api_call *call, struct str *out);

@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/answer_blocks.h"
 #include "api/api_response.h"
 
 /* The answers of /v1/messages: blocks of thinking, text and tool use; a stream is a row of named events.
@@ -170,16 +169,6 @@ static enum status end_block(const struct api_call *call, struct api_choice *cho
 
 static const struct answer_blocks_form form = {begin_block, write_delta, end_block};
 
-static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
-                               struct str *out) {
-    (void)token_idx;
-    return answer_blocks_write(&form, call, &prompt->choices[choice], out);
-}
-
-static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int choice, struct str *out) {
-    return answer_blocks_finish(&form, call, &prompt->choices[choice], out);
-}
-
 static enum status write_last(const struct api_call *call, struct str *out) {
     struct json_write json;
     begin_event(&json, out, "message_delta");
@@ -205,9 +194,10 @@ static enum status write_progress(const struct api_call *call, const struct api_
 const struct api_response messages_response = {.id_prefix = "msg_",
                                                .shape = API_ANTHROPIC,
                                                .kind = API_CHAT,
+                                               .blocks = &form,
                                                .write_whole = write_whole,
                                                .write_first = write_first,
-                                               .write_piece = write_piece,
-                                               .write_end = write_end,
+                                               .write_piece = answer_blocks_write,
+                                               .write_end = answer_blocks_finish,
                                                .write_last = write_last,
                                                .write_progress = write_progress};

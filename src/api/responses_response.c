@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/answer_blocks.h"
 #include "api/api_request.h"
 #include "api/api_response.h"
 #include "base/mem.h"
@@ -293,15 +292,9 @@ static enum status end_item(const struct api_call *call, struct api_choice *choi
 
 static const struct answer_blocks_form form = {begin_item, go_on, end_item};
 
-static enum status write_piece(const struct api_call *call, struct api_prompt *prompt, int choice, int token_idx,
-                               struct str *out) {
-    (void)token_idx;
-    return answer_blocks_write(&form, call, &prompt->choices[choice], out);
-}
-
 static enum status write_end(const struct api_call *call, struct api_prompt *prompt, int idx, struct str *out) {
     ensure_message(&prompt->choices[idx].answer);
-    return answer_blocks_finish(&form, call, &prompt->choices[idx], out);
+    return answer_blocks_finish(call, prompt, idx, out);
 }
 
 static enum status write_last(const struct api_call *call, struct str *out) {
@@ -313,8 +306,9 @@ static enum status write_last(const struct api_call *call, struct str *out) {
 const struct api_response responses_response = {.id_prefix = "resp_",
                                                 .shape = API_OPENAI,
                                                 .kind = API_CHAT,
+                                                .blocks = &form,
                                                 .write_whole = write_whole,
                                                 .write_first = write_first,
-                                                .write_piece = write_piece,
+                                                .write_piece = answer_blocks_write,
                                                 .write_end = write_end,
                                                 .write_last = write_last};

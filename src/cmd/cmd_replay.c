@@ -22,21 +22,5 @@ static enum status replay(const struct options *options, struct cmd_trace *opene
 }
 
 int cmd_replay(const struct options *options, int n_words, const char **words) {
-    struct status_note note = {0};
-    struct cmd_trace opened;
-    struct cmd_engine model = {0};
-    int exit_code = cmd_trace_check("replay", options, n_words);
-    if (exit_code) return exit_code;
-    enum status status = cmd_trace_open(&opened, words[0], &note);
-    if (!status) {
-        struct cmd_engine_needs needs = {
-            .min_context = opened.trace.max_context, .max_sequences = (int)options->max_num_seqs, .is_serving = true};
-        status = cmd_engine_open(&model, n_words > 1 ? words[1] : CMD_TRACE_DEFAULT_MODEL, options, &needs, &note);
-        if (!status) {
-            status = replay(options, &opened, &model, &note);
-            cmd_engine_close(&model);
-        }
-        cmd_trace_close(&opened);
-    }
-    return status ? cmd_fail(NULL, status, &note) : 0;
+    return cmd_trace_run("replay", cmd_engine_open, replay, options, n_words, words);
 }

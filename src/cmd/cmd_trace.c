@@ -4,11 +4,12 @@
 
 #include "base/mem.h"
 #include "cmd/cmd.h"
-#include "cmd/cmd_engine.h"
 
+#define DEFAULT_MODEL "smollm2"
 #define MAX_SEQUENCES 4096
 
-int cmd_trace_check(const char *command, const struct options *options, int n_words) {
+/* Whether the words and options make sense; prints the usage and returns its exit status if not, else 0. */
+static int check(const char *command, const struct options *options, int n_words) {
     struct status_note note = {0};
     if (n_words < 1 || n_words > 2) return cmd_usage(command, "TRACE.jsonl [MODEL] are needed, %d given", n_words);
     if (options->max_num_seqs < 1 || options->max_num_seqs > MAX_SEQUENCES)
@@ -16,17 +17,29 @@ int cmd_trace_check(const char *command, const struct options *options, int n_wo
     return cmd_engine_check(options, &note) ? cmd_usage(command, "%s", note.text) : 0;
 }
 
-enum status cmd_trace_open(struct cmd_trace *opened, const char *path, struct status_note *note) {
-    *opened = (struct cmd_trace){.scale = 1};
-    enum status status = trace_read(&opened->trace, path, note);
-    if (status) status_note_prefix(note, path);
-    return status;
-}
-
-void cmd_trace_close(struct cmd_trace *opened) {
-    mem_free(opened->work);
-    mem_free(opened->solo_ns);
-    trace_deinit(&opened->trace);
+int cmd_trace_run(const char *command, cmd_trace_open_fn *open_model, cmd_trace_fn *run, const struct options *options,
+                  int n_words, const char **words) {
+    struct status_note note = {0};
+    struct cmd_trace opened = {.scale = 1};
+    struct cmd_engine model = {0};
+    int exit_code = check(command, options, n_words);
+    if (exit_code) return exit_code;
+    enum status status = trace_read(&opened.trace, words[0], &note);
+    if (status) {
+        status_note_prefix(&note, words[0]);
+        return cmd_fail(NULL, status, &note);
+    }
+    struct cmd_engine_needs needs = {
+        .min_context = opened.trace.max_context, .max_sequences = (int)options->max_num_seqs, .is_serving = true};
+    status = open_model(&model, n_words > 1 ? words[1] : DEFAULT_MODEL, options, &needs, &note);
+    if (!status) {
+        status = run(options, &opened, &model, &note);
+        cmd_engine_close(&model);
+    }
+    mem_free(opened.work);
+    mem_free(opened.solo_ns);
+    trace_deinit(&opened.trace);
+    return status ? cmd_fail(NULL, status, &note) : 0;
 }
 
 struct simulate_options cmd_trace_simulation(const struct engine_options *options, const struct cost_model *cost,

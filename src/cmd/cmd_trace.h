@@ -5,10 +5,9 @@
 #include "base/options.h"
 #include "bench/simulate.h"
 #include "bench/work.h"
+#include "cmd/cmd_engine.h"
 #include "engine/engine.h"
 #include "planner/cost_model.h"
-
-#define CMD_TRACE_DEFAULT_MODEL "smollm2"
 
 struct cmd_trace {
     struct trace trace;
@@ -20,12 +19,15 @@ struct cmd_trace {
     const char *cost_source;
 };
 
-/* Whether the words and options make sense; prints the usage and returns its exit status if not, else 0. */
-int cmd_trace_check(const char *command, const struct options *options, int n_words);
+/* One of cmd_engine_open, which loads the model, and cmd_engine_open_file. */
+typedef enum status cmd_trace_open_fn(struct cmd_engine *model, const char *name, const struct options *options,
+                                      const struct cmd_engine_needs *needs, struct status_note *note);
+typedef enum status cmd_trace_fn(const struct options *options, struct cmd_trace *opened,
+                                 const struct cmd_engine *model, struct status_note *note);
 
-/* Errors: as trace_read, with the path in note. */
-WARN_UNUSED enum status cmd_trace_open(struct cmd_trace *opened, const char *path, struct status_note *note);
-void cmd_trace_close(struct cmd_trace *opened);
+/* A command over words TRACE [MODEL]: opens both, runs, and closes. Returns the exit status. */
+int cmd_trace_run(const char *command, cmd_trace_open_fn *open_model, cmd_trace_fn *run, const struct options *options,
+                  int n_words, const char **words);
 
 /* How an engine with these options is simulated. */
 struct simulate_options cmd_trace_simulation(const struct engine_options *options, const struct cost_model *cost,
