@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "api/api_choice.h"
+#include "api/api_delivery.h"
 #include "api/api_promise.h"
 #include "api/api_request.h"
 #include "api/api_response.h"
@@ -13,9 +14,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "http/sse.h"
 
-#define MAX_EVENT_BYTES ((size_t)1 << 20)
+#define MAX_PIECE_BYTES ((size_t)1 << 20)     /* of what one token makes certain */
 #define SLOW_READER_BYTES ((size_t)256 << 10) /* pending from here on: tokens are not acknowledged */
 
 /* ---- life ---- */
@@ -194,7 +194,7 @@ void api_call_cancel(struct api_call *call) {
     for (int i = 0; i < call->n_prompts; i++) cancel_prompt(&call->prompts[i]);
 }
 
-/* ---- replying ---- */
+/* ---- what others ask of it ---- */
 
 int api_call_choice_idx(const struct api_prompt *prompt, int choice) {
     return (int)(prompt - prompt->call->prompts) * prompt->call->params.n + choice;
@@ -225,158 +225,6 @@ struct api_usage api_call_usage(const struct api_call *call) {
     return usage;
 }
 
-/* The exchange ends here, whatever of the call still runs. */
-static void end_exchange(struct api_call *call) {
-    http_exchange_on_gone(call->exchange, NULL, NULL);
-    call->exchange = NULL;
-}
-
-/* Somebody waits for an answer. */
-static bool is_heard(const struct api_call *call) {
-    return call->exchange || call->take;
-}
-
-static void hand_over(struct api_call *call, int http_code, const struct str *body) {
-    api_take_fn *take = call->take;
-    call->take = NULL;
-    call->http_code = http_code;
-    take(call->taker, call, body->ptr, body->n_bytes);
-}
-
-static void hand_over_fault(struct api_call *call) {
-    struct str body;
-    str_init(&body, MAX_EVENT_BYTES);
-    if (api_fault_write(&call->fault, call->response->shape, &body)) str_clear(&body);
-    hand_over(call, call->fault.http_code, &body);
-    str_deinit(&body);
-}
-
-static void reply_fault(struct api_call *call) {
-    struct http_exchange *exchange = call->exchange;
-    struct str body;
-    if (call->take) hand_over_fault(call);
-    if (!exchange) return;
-    end_exchange(call);
-    call->http_code = http_exchange_is_started(exchange) ? 200 : call->fault.http_code;
-    if (!http_exchange_is_started(exchange)) {
-        api_fault_reply(&call->fault, call->response->shape, exchange);
-        return;
-    }
-    str_init(&body, MAX_EVENT_BYTES);
-    enum status status = sse_begin_event(&body, call->response->shape == API_ANTHROPIC ? "error" : NULL);
-    if (!status) status = api_fault_write(&call->fault, call->response->shape, &body);
-    if (!status) status = sse_end_event(&body);
-    if (!status) http_exchange_send(exchange, body.ptr, body.n_bytes);
-    http_exchange_end(exchange);
-    str_deinit(&body);
-}
-
-static void fail_memory(struct api_call *call) {
-    api_fault_set(&call->fault, 503, "out_of_memory", NULL, "no memory for the answer");
-    api_call_cancel(call);
-    reply_fault(call);
-}
-
-static void send_events(struct api_call *call, enum status status, struct str *data) {
-    if (!status && call->exchange) {
-        http_exchange_send(call->exchange, data->ptr, data->n_bytes);
-        app_cache_record(call, data->ptr, data->n_bytes);
-    } else if (status)
-        fail_memory(call);
-    str_deinit(data);
-}
-
-static void start_stream(struct api_call *call) {
-    if (!call->params.is_stream || !call->exchange || http_exchange_is_started(call->exchange)) return;
-    http_exchange_set_header(call->exchange, "X-Request-Id", call->id);
-    api_promise_set_headers(call);
-    sse_start(call->exchange);
-}
-
-static void send_first(struct api_prompt *prompt, int choice) {
-    struct api_call *call = prompt->call;
-    if (prompt->choices[choice].has_started || !call->exchange) return;
-    prompt->choices[choice].has_started = true;
-    if (call->kind == API_COMPLETION && !call->extras.has_echo) return;
-    struct str data;
-    str_init(&data, MAX_EVENT_BYTES);
-    send_events(call, call->response->write_first(call, prompt, choice, &data), &data);
-}
-
-/* Sends what has become certain of a choice's text. */
-static void send_piece(struct api_prompt *prompt, int choice, int token_idx) {
-    struct api_call *call = prompt->call;
-    struct str data;
-    bool has_news = answer_has_news(&prompt->choices[choice].answer) ||
-                    (token_idx >= 0 && (call->params.has_logprobs || call->params.returns_ids));
-    if (!call->params.is_stream || !call->exchange || !has_news) return;
-    send_first(prompt, choice);
-    if (!call->exchange) return;
-    str_init(&data, MAX_EVENT_BYTES);
-    send_events(call, call->response->write_piece(call, prompt, choice, token_idx, &data), &data);
-    answer_mark_told(&prompt->choices[choice].answer);
-}
-
-static void end_choice(struct api_prompt *prompt, int choice, const char *reason) {
-    struct api_call *call = prompt->call;
-    struct str data;
-    bool is_call = prompt->choices[choice].answer.n_calls > 0 && strcmp(reason, "stop") == 0;
-    prompt->choices[choice].is_over = true;
-    prompt->choices[choice].finish_reason = is_call ? "tool_calls" : reason;
-    if (!call->params.is_stream || !call->exchange) return;
-    send_first(prompt, choice);
-    if (!call->exchange) return;
-    str_init(&data, MAX_EVENT_BYTES);
-    send_events(call, call->response->write_end(call, prompt, choice, &data), &data);
-}
-
-static void finish_stream(struct api_call *call) {
-    struct str data;
-    str_init(&data, MAX_EVENT_BYTES);
-    send_events(call, call->response->write_last(call, &data), &data);
-    if (!call->exchange) return;
-    struct http_exchange *exchange = call->exchange;
-    app_cache_keep(call);
-    end_exchange(call);
-    call->http_code = 200;
-    http_exchange_end(exchange);
-}
-
-void api_call_reply_stored(struct api_call *call, const char *bytes, size_t n_bytes) {
-    struct http_exchange *exchange = call->exchange;
-    http_exchange_set_header(exchange, "X-Request-Id", call->id);
-    end_exchange(call);
-    call->http_code = 200;
-    if (call->params.is_stream) {
-        sse_start(exchange);
-        http_exchange_send(exchange, bytes, n_bytes);
-        http_exchange_end(exchange);
-    } else {
-        http_exchange_reply(exchange, 200, "application/json", bytes, n_bytes);
-    }
-    api_call_on_failure(call, -1); /* none of it reaches the engine */
-}
-
-static void finish_whole(struct api_call *call) {
-    struct http_exchange *exchange = call->exchange;
-    struct str body;
-    str_init(&body, 2 * ANSWER_MAX_BYTES);
-    if (call->is_estimate ? api_promise_write_estimate(call, &body) : call->response->write_whole(call, &body)) {
-        fail_memory(call);
-    } else if (call->take) {
-        hand_over(call, 200, &body);
-    } else {
-        http_exchange_set_header(exchange, "X-Request-Id", call->id);
-        if (!call->is_estimate) api_promise_set_headers(call);
-        app_cache_record(call, body.ptr, body.n_bytes);
-        app_cache_keep(call);
-        end_exchange(call);
-        call->http_code = 200;
-        http_exchange_reply(exchange, 200, "application/json", body.ptr, body.n_bytes);
-    }
-    str_deinit(&body);
-}
-
 /* ---- what comes back ---- */
 
 /* One prompt less is out. The last one ends the call. */
@@ -384,12 +232,7 @@ static void come_home(struct api_prompt *prompt) {
     struct api_call *call = prompt->call;
     prompt->state = PROMPT_HOME;
     if (++call->n_home < call->n_prompts) return;
-    if (is_heard(call) && call->fault.http_code)
-        reply_fault(call);
-    else if (is_heard(call) && call->params.is_stream && !call->is_estimate)
-        finish_stream(call);
-    else if (is_heard(call))
-        finish_whole(call);
+    api_delivery_finish(call);
     if (!call->is_estimate) api_history_note(call);
     api_call_close(call);
 }
@@ -416,30 +259,20 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
     if (choice->last_token_ns) request_metrics_gap(&call->api->metrics, now_ns - choice->last_token_ns);
     choice->last_token_ns = now_ns;
     choice->n_tokens++;
-    str_init(&piece, MAX_EVENT_BYTES);
+    str_init(&piece, MAX_PIECE_BYTES);
     enum status status = detokenizer_push(&choice->detokenizer, (int32_t)event->token, &piece);
     if (!status) status = api_choice_read(call, choice, &piece, false);
     str_deinit(&piece);
     if (status) {
-        fail_memory(call);
+        api_delivery_fail(call);
         return;
     }
-    send_piece(prompt, (int)event->choice, event->token_idx);
+    api_delivery_piece(prompt, (int)event->choice, event->token_idx);
     if (choice->stop.found < 0 && !choice->is_complete) return;
-    end_choice(prompt, (int)event->choice, "stop");
+    api_delivery_end_choice(prompt, (int)event->choice, "stop");
     bool is_all_over = true;
     for (int i = 0; i < call->params.n; i++) is_all_over &= prompt->choices[i].is_over;
     if (is_all_over) cancel_prompt(prompt);
-}
-
-static void on_progress(struct api_prompt *prompt, const struct event *event) {
-    struct api_call *call = prompt->call;
-    struct str data;
-    bool has_all = !call->extras.has_echo || !call->params.has_logprobs; /* an echo waits for its log-probabilities */
-    if (has_all) send_first(prompt, 0);
-    if (!call->exchange || !http_exchange_is_started(call->exchange)) return;
-    str_init(&data, MAX_EVENT_BYTES);
-    send_events(call, call->response->write_progress(call, prompt, event, &data), &data);
 }
 
 static void on_choice_finished(struct api_prompt *prompt, const struct event *event) {
@@ -447,12 +280,12 @@ static void on_choice_finished(struct api_prompt *prompt, const struct event *ev
     struct api_choice *choice = &prompt->choices[event->choice];
     struct str tail;
     if (choice->is_over) return;
-    str_init(&tail, MAX_EVENT_BYTES);
+    str_init(&tail, MAX_PIECE_BYTES);
     enum status status = detokenizer_finish(&choice->detokenizer, &tail);
     if (!status) status = api_choice_read(call, choice, &tail, true);
     str_deinit(&tail);
     if (status) {
-        fail_memory(call);
+        api_delivery_fail(call);
         return;
     }
     if (event->reason == FINISH_CANCELLED && !call->fault.http_code)
@@ -461,16 +294,11 @@ static void on_choice_finished(struct api_prompt *prompt, const struct event *ev
     if (words && !call->fault.http_code)
         api_fault_set(&call->fault, 500, "grammar_failed", call->params.grammar_field,
                       "the form that '%s' demands cannot go on: %s", call->params.grammar_field, words);
-    if (event->reason == FINISH_UNREAD && call->exchange) {
-        struct http_exchange *exchange = call->exchange;
-        call->was_left = true; /* counted and logged as a client that went */
-        end_exchange(call);
-        http_exchange_abort(exchange); /* it did not read for so long: nothing more can be told */
-    }
+    if (event->reason == FINISH_UNREAD) api_delivery_abort(call);
     /* A stop token is part of the count: the model made it. */
     if (event->reason == FINISH_STOP) choice->n_tokens++;
-    send_piece(prompt, (int)event->choice, -1);
-    end_choice(prompt, (int)event->choice, event->reason == FINISH_LENGTH ? "length" : "stop");
+    api_delivery_piece(prompt, (int)event->choice, -1);
+    api_delivery_end_choice(prompt, (int)event->choice, event->reason == FINISH_LENGTH ? "length" : "stop");
 }
 
 /* The reader has what was sent, or will soon: the engine may go on. */
@@ -513,7 +341,7 @@ void api_call_on_event(const struct event *event) {
         if (atomic_load_explicit(&call->is_gone, memory_order_relaxed))
             cancel_prompt(prompt);
         else
-            start_stream(call);
+            api_delivery_start(call);
         return;
     case EVENT_REFUSED:
         if (move_to_batch(prompt, event)) return;
@@ -526,7 +354,7 @@ void api_call_on_event(const struct event *event) {
         api_call_cancel(call);
         come_home(prompt);
         return;
-    case EVENT_PROGRESS: on_progress(prompt, event); return;
+    case EVENT_PROGRESS: api_delivery_progress(prompt, event); return;
     case EVENT_TOKEN:
         prompt->n_unacknowledged++;
         on_token(prompt, event);

@@ -140,9 +140,6 @@ void api_call_cancel(struct api_call *call);
 /* Frees it; nothing of it may run any more. */
 void api_call_close(struct api_call *call);
 
-/* The answer is a stored one, a stream's events or a whole body; the call ends. */
-void api_call_reply_stored(struct api_call *call, const char *bytes, size_t n_bytes);
-
 /* What was made of the prompt's text is freed: it will have another. */
 void api_call_reset_prompt(struct api_prompt *prompt);
 

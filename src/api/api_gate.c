@@ -16,11 +16,11 @@ bool api_gate_wants(const struct api_call *call) {
 static bool is_gone(struct api_call *call) {
     if (!atomic_load_explicit(&call->is_gone, memory_order_relaxed)) return false;
     api_fault_set(&call->fault, 499, NULL, NULL, "the client is gone");
-    api_gate_refuse(call);
+    api_gate_end(call);
     return true;
 }
 
-void api_gate_refuse(struct api_call *call) {
+void api_gate_end(struct api_call *call) {
     api_call_on_failure(call, -1);
 }
 

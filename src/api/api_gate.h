@@ -17,7 +17,7 @@ void api_gate_enter(struct api_call *call);
 void api_gate_after_hook(struct api_call *call);
 void api_gate_after_cache(struct api_call *call);
 
-/* It ends here: fault is the call's. */
-void api_gate_refuse(struct api_call *call);
+/* It ends here: refused with its fault, or answered by the cache. */
+void api_gate_end(struct api_call *call);
 
 #endif

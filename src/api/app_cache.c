@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api_delivery.h"
 #include "api/api_gate.h"
 #include "api/api_response.h"
 #include "api/app_redis.h"
@@ -175,7 +176,8 @@ static bool reply_value(struct api_call *call, const char *bytes, size_t n_bytes
     enum status status = rename_ids(end + 1, n_bytes - (size_t)(end + 1 - bytes), from, call->id, &body);
     if (!status) {
         http_exchange_set_header(call->exchange, APP_CACHE_HEADER, "hit");
-        api_call_reply_stored(call, body.ptr, body.n_bytes);
+        api_delivery_stored(call, body.ptr, body.n_bytes);
+        api_gate_end(call); /* it goes no further */
     }
     str_deinit(&body);
     return !status;

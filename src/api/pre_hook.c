@@ -194,7 +194,7 @@ static void decide(struct pre_hook *hook, struct api_call *call, enum verdict ve
             api_fault_set(&call->fault, 503, "guardrail_unavailable", NULL, "the guardrail does not answer");
             call->fault.retry_after_s = 1;
         }
-        api_gate_refuse(call);
+        api_gate_end(call);
     }
 }
 
@@ -237,7 +237,7 @@ void pre_hook_ask(struct pre_hook *hook, struct api_call *call) {
                       "its first token would come after its deadline: the guardrail alone takes %.0f ms",
                       (double)pre_hook_expected_ns(hook) / 1e6);
         call->fault.retry_after_s = 1;
-        api_gate_refuse(call);
+        api_gate_end(call);
         return;
     }
     enum status status = STATUS_NOMEM;

@@ -119,6 +119,8 @@ def openai_response_whole_and_streamed(o):
     with o.responses.stream(**short) as stream:  # the client's own assembly
         stream.until_done()
         assert stream.get_final_response().output_text == "Yes, Paris.", stream
+    long = dict(RESPONSE, user="u" * 700_000, max_output_tokens=1)  # a stream repeats it in three events
+    assert events_of(o.responses.create(**long, stream=True))[1].user == long["user"]
     cut = o.responses.create(**dict(RESPONSE, max_output_tokens=2))
     assert cut.status == "incomplete" and cut.incomplete_details.reason == "max_output_tokens", cut
     assert cut.output[0].status == "incomplete" and cut.usage.output_tokens == 2, cut
