@@ -24,21 +24,25 @@ void api_history_deinit(struct api_history *history) {
     history->records = NULL;
 }
 
-static void add(struct api_history *history, const struct api_call *call, int prompt_idx,
-                const struct request_record *of) {
-    const struct request *request = call->prompts[prompt_idx].request;
+/* It reached the engine; else it has no account of its time. */
+static bool was_run(const struct api_prompt *prompt) {
+    return prompt->request && prompt->request->stats.finished_ns;
+}
+
+static void add(struct api_history *history, const struct api_prompt *prompt, const struct request_record *of) {
+    const struct api_call *call = prompt->call;
     struct api_record *record = &history->records[history->next];
     history->next = (history->next + 1) % API_HISTORY_MAX;
     *record = (struct api_record){.key_idx = call->key_idx,
                                   .http_code = call->http_code,
-                                  .prompt_idx = prompt_idx,
-                                  .was_run = request && request->stats.finished_ns,
+                                  .prompt_idx = (int)(prompt - call->prompts),
+                                  .was_run = was_run(prompt),
                                   .end = of->end,
                                   .n_completion = of->n_completion,
                                   .created_s = call->created_s};
     snprintf(record->id, sizeof record->id, "%s", call->id);
     snprintf(record->path, sizeof record->path, "%s", call->path);
-    if (record->was_run) record->stats = request->stats;
+    if (record->was_run) record->stats = prompt->request->stats;
 }
 
 static enum request_end end_of(const struct api_prompt *prompt) {
@@ -77,14 +81,13 @@ void api_history_note(struct api_call *call) {
         const struct api_prompt *prompt = &call->prompts[i];
         struct request_record record = {prompt->request, end_of(prompt), n_completion_of(call, prompt),
                                         call->params.max_tokens};
-        bool was_run = prompt->request && prompt->request->stats.finished_ns;
-        add(&call->api->history, call, i, &record);
-        if (was_run) {
+        add(&call->api->history, prompt, &record);
+        if (was_run(prompt)) {
             request_metrics_finish(&call->api->metrics, &record);
             api_auth_use(&call->api->auth, call->key_idx, record.n_completion,
                          prompt->request->stats.part_ns[PHASE_PREFILL_OWN], clock_now_ns());
         }
-        if (call->api->options.logs_requests) log_prompt(call, was_run ? &record : NULL);
+        if (call->api->options.logs_requests) log_prompt(call, was_run(prompt) ? &record : NULL);
     }
 }
 
@@ -132,8 +135,7 @@ static void write_running_prompt(struct json_write *json, const struct api_call 
         return;
     }
     if (prompt->state == PROMPT_HOME) {
-        bool was_run = prompt->request && prompt->request->stats.finished_ns;
-        write_prompt(json, "finished", was_run ? &prompt->request->stats : NULL, n_completion_of(call, prompt));
+        write_prompt(json, "finished", was_run(prompt) ? &prompt->request->stats : NULL, n_completion_of(call, prompt));
         return;
     }
     engine_client_look(prompt->request, &stats);
