@@ -5,7 +5,6 @@
 #include "base/cpu.h"
 #include "base/thread_pool.h"
 #include "cmd/cmd_model.h"
-#include "kvcache/kv_layout.h"
 #include "model/forward.h"
 #include "planner/cost_file.h"
 #include "weights/gguf.h"
@@ -96,14 +95,6 @@ static bool is_context_free(const struct options *options, const struct cmd_engi
     return needs->n_full > 0 && options->context == 0;
 }
 
-/* What one token takes in the KV cache, all layers. */
-static size_t kv_token_bytes(const struct model_config *config, enum dtype dtype, int block_tokens) {
-    struct kv_layout layout;
-    enum status status =
-        kv_layout_init(&layout, dtype, config->n_layers, config->n_kv_heads, config->head_dim, block_tokens, 1, NULL);
-    return status ? 0 : kv_layout_token_bytes(&layout); /* what has no layout is refused by the engine */
-}
-
 /* The pool's size, from what this process may use. */
 static enum status size_pool(struct cmd_engine *opened, const struct options *options,
                              const struct cmd_engine_needs *needs, const struct model_config *config,
@@ -112,7 +103,7 @@ static enum status size_pool(struct cmd_engine *opened, const struct options *op
     const struct gguf_tensor *embed = gguf_tensor_find(opened->gguf, "token_embd.weight");
     struct capacity_limits limits;
     struct capacity_request request = {.weight_bytes = (size_t)gguf_file_bytes(opened->gguf),
-                                       .kv_token_bytes = kv_token_bytes(config, out->kv_dtype, out->block_tokens),
+                                       .kv_dtype = out->kv_dtype,
                                        .block_tokens = out->block_tokens,
                                        .max_context = out->max_context,
                                        .max_sequences = needs->n_full ? needs->n_full : out->max_sequences,
@@ -121,7 +112,6 @@ static enum status size_pool(struct cmd_engine *opened, const struct options *op
                                        .max_rows = out->max_chunk + out->max_sequences,
                                        .max_logit_rows = out->max_logit_rows,
                                        .kv_bytes = (size_t)options->kv_cache_memory_bytes};
-    if (!request.kv_token_bytes) return STATUS_OK;
     int n_vocab = embed && embed->n_dims > 1 ? (int)embed->dims[1] : 0;
     capacity_read_limits(&limits, "");
     if (is_context_free(options, needs)) {
@@ -173,33 +163,50 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     return read_policy(options, out, note);
 }
 
-static enum status open_file(struct cmd_engine *opened, const char *model, struct model_config *out_config,
-                             struct status_note *note) {
+static enum status open_file(struct cmd_engine *opened, const char *model, struct status_note *note) {
     enum status status = cmd_model_path(model, opened->path, note);
     if (status) {
         status_note_prefix(note, model);
         return status;
     }
     status = gguf_open(&opened->gguf, opened->path, note);
-    if (!status) status = gguf_check_model_keys(opened->gguf, note);
-    if (!status) status = forward_read_config(out_config, opened->gguf, note);
     if (status) status_note_prefix(note, opened->path);
+    return status;
+}
+
+/* The options of an engine on opened->gguf. */
+static enum status set_options(struct cmd_engine *opened, const struct options *options,
+                               const struct cmd_engine_needs *needs, struct status_note *note) {
+    struct model_config config;
+    enum status status = gguf_check_model_keys(opened->gguf, note);
+    if (!status) status = forward_read_config(&config, opened->gguf, note);
+    if (status) {
+        status_note_prefix(note, opened->path);
+        return status;
+    }
+    opened->options.has_bf16_tables = needs->has_bf16_tables;
+    opened->model_max_context = config.max_context;
+    status = read_numerics(options, &opened->options, note);
+    if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
+    if (!status) status = size_pool(opened, options, needs, &config, note);
+    if (!status && needs->is_serving && cost_file_dir(opened->cost_dir)) opened->options.cost_dir = opened->cost_dir;
+    if (!status && gguf_n_tensors(opened->gguf)) identify_weights(opened->gguf, opened->options.weights_id);
     return status;
 }
 
 enum status cmd_engine_open_file(struct cmd_engine *opened, const char *model, const struct options *options,
                                  const struct cmd_engine_needs *needs, struct status_note *note) {
-    struct model_config config;
-    *opened = (struct cmd_engine){.options.has_bf16_tables = needs->has_bf16_tables};
-    enum status status = read_numerics(options, &opened->options, note);
-    if (!status) status = open_file(opened, model, &config, note);
-    if (!status) opened->model_max_context = config.max_context;
-    if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
-    if (!status) status = size_pool(opened, options, needs, &config, note);
-    if (!status && needs->is_serving && cost_file_dir(opened->cost_dir)) opened->options.cost_dir = opened->cost_dir;
-    if (!status && gguf_n_tensors(opened->gguf)) identify_weights(opened->gguf, opened->options.weights_id);
+    *opened = (struct cmd_engine){0};
+    enum status status = open_file(opened, model, note);
+    if (!status) status = set_options(opened, options, needs, note);
     if (status) cmd_engine_close(opened);
     return status;
+}
+
+enum status cmd_engine_look(struct cmd_engine *seen, struct gguf *gguf, const struct options *options,
+                            const struct cmd_engine_needs *needs, struct status_note *note) {
+    *seen = (struct cmd_engine){.gguf = gguf};
+    return set_options(seen, options, needs, note);
 }
 
 enum status cmd_engine_begin(struct cmd_engine *opened, struct status_note *note) {

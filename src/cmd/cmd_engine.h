@@ -44,6 +44,10 @@ WARN_UNUSED enum status cmd_engine_open_file(struct cmd_engine *opened, const ch
                                              const struct options *options, const struct cmd_engine_needs *needs,
                                              struct status_note *note);
 
+/* The same for a file that is open and stays the caller's: nothing of seen is to be closed. */
+WARN_UNUSED enum status cmd_engine_look(struct cmd_engine *seen, struct gguf *gguf, const struct options *options,
+                                        const struct cmd_engine_needs *needs, struct status_note *note);
+
 /* Loads the model on the engine's threads; the caller goes on, and awaits it before the first request.
  * Errors: as engine_begin and engine_await; close afterwards. */
 WARN_UNUSED enum status cmd_engine_begin(struct cmd_engine *opened, struct status_note *note);

@@ -64,7 +64,9 @@ static void name_by_file(struct model_sizes *sizes, const char *path) {
     if (!sizes->name[0]) snprintf(sizes->name, sizeof sizes->name, "%.*s", (int)(n - from), path + from);
 }
 
-static enum status read_model(struct model_sizes *sizes, const char *word, struct status_note *note) {
+/* out_cost: what its steps cost on this machine, if that was measured (*out_has_cost). */
+static enum status read_model(struct model_sizes *sizes, const char *word, const struct options *options,
+                              struct step_cost *out_cost, bool *out_has_cost, struct status_note *note) {
     char path[CMD_MODEL_MAX_PATH_BYTES];
     struct gguf *gguf;
     if (hf_config_is_path(word)) {
@@ -80,6 +82,7 @@ static enum status read_model(struct model_sizes *sizes, const char *word, struc
     status = gguf_open(&gguf, path, note);
     if (!status) {
         status = model_sizes_from_gguf(sizes, gguf, note);
+        *out_has_cost = !status && !options->hw && plan_verify_find_cost(options, gguf, out_cost);
         gguf_close(&gguf);
     }
     if (status) status_note_prefix(note, path);
@@ -100,14 +103,18 @@ static enum status read_shape(struct model_sizes *sizes, const char *text, struc
     return status;
 }
 
-static enum status add_models(struct plan_sheet *sheet, struct model_sizes *models, const struct options *options,
-                              int n_words, const char **words, struct status_note *note) {
+static enum status add_models(struct plan_sheet *sheet, struct model_sizes *models, struct step_cost *costs,
+                              const struct options *options, int n_words, const char **words,
+                              struct status_note *note) {
     enum status status = STATUS_OK;
     sheet->n_models = 0;
     for (int i = 0; i < n_words + (options->shape != NULL) && !status; i++) {
         struct model_sizes *sizes = &models[i];
-        status = i < n_words ? read_model(sizes, words[i], note) : read_shape(sizes, options->shape, note);
+        bool has_cost = false;
+        status = i < n_words ? read_model(sizes, words[i], options, &costs[i], &has_cost, note)
+                             : read_shape(sizes, options->shape, note);
         if (status) return status;
+        sheet->costs[i] = has_cost ? &costs[i] : NULL;
         long n_tokens = options->ctx ? options->ctx : DEFAULT_MAX_TOKENS;
         if (sizes->max_context && n_tokens > sizes->max_context) {
             if (options->ctx)
@@ -164,11 +171,8 @@ int cmd_plan(const struct options *options, int n_words, const char **words) {
     if (status) return cmd_usage("plan", "%s", note.text);
     struct model_sizes *models = mem_alloc_array(PLAN_SHEET_MAX_MODELS, sizeof *models);
     if (!models) return cmd_fail("plan", STATUS_NOMEM, NULL);
-    status = add_models(&sheet, models, options, n_words, words, &note);
+    status = add_models(&sheet, models, costs, options, n_words, words, &note);
     if (!status) status = set_machine(&sheet, options, &limits, &note);
-    for (int i = 0; i < n_words && !status && !options->hw; i++)
-        if (!hf_config_is_path(words[i]) && plan_verify_find_cost(options, words[i], &costs[i]))
-            sheet.costs[i] = &costs[i];
     if (!status && options->json)
         status = plan_sheet_print_json(stdout, &sheet);
     else if (!status)

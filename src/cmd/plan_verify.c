@@ -38,23 +38,20 @@ static struct cmd_engine_needs needs_of(const struct options *options) {
     return (struct cmd_engine_needs){.max_sequences = n, .is_serving = true};
 }
 
-bool plan_verify_find_cost(const struct options *options, const char *model, struct step_cost *out_cost) {
+bool plan_verify_find_cost(const struct options *options, struct gguf *gguf, struct step_cost *out_cost) {
     struct options served = as_serve(options, 0);
     struct cmd_engine_needs needs = {.max_sequences = 1, .is_serving = true};
-    struct cmd_engine opened;
+    struct cmd_engine seen;
     struct model_config config;
     struct kernel_table kernels;
     struct cost_model cost;
-    if (cmd_engine_check(&served, NULL) || cmd_engine_open_file(&opened, model, &served, &needs, NULL)) return false;
-    bool is_found = false;
-    if (forward_read_config(&config, opened.gguf, NULL) == STATUS_OK) {
-        kernel_table_choose(&kernels, opened.options.tiers);
-        cost_setup_init(&cost, &opened.options, &config, &kernels, (size_t)gguf_file_bytes(opened.gguf));
-        is_found = cost.source == COST_MODEL_READ;
-        cost_model_fill(&cost, out_cost);
-    }
-    cmd_engine_close(&opened);
-    return is_found;
+    if (cmd_engine_check(&served, NULL) || cmd_engine_look(&seen, gguf, &served, &needs, NULL) ||
+        forward_read_config(&config, gguf, NULL))
+        return false;
+    kernel_table_choose(&kernels, seen.options.tiers);
+    cost_setup_init(&cost, &seen.options, &config, &kernels, (size_t)gguf_file_bytes(gguf));
+    cost_model_fill(&cost, out_cost);
+    return cost.source == COST_MODEL_READ;
 }
 
 /* ---- memory ---- */

@@ -7,11 +7,12 @@
 
 #include "base/options.h"
 #include "sched/step_cost.h"
+#include "weights/gguf.h"
 #include "weights/model_sizes.h"
 
-/* The costs that serving this model measured on this machine earlier, if any: quick, only headers and a small file are
- * read. False: none. options: as `kvick plan` has them. */
-bool plan_verify_find_cost(const struct options *options, const char *model, struct step_cost *out_cost);
+/* The costs that serving this model measured on this machine earlier, if any; a small file is read. False: none.
+ * options: as `kvick plan` has them. */
+bool plan_verify_find_cost(const struct options *options, struct gguf *gguf, struct step_cost *out_cost);
 
 /* Prints each line with PASS or short. Returns the process's exit status: 0 if all pass. */
 int plan_verify_run(const struct options *options, const char *model, const struct model_sizes *sizes, int n_tokens);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "kernels/kernel_ops.h"
+#include "kvcache/kv_layers.h"
+#include "kvcache/kv_layout.h"
 
 #define MAX_PATH_BYTES 4096
 #define MIB 1048576.0
@@ -119,24 +121,43 @@ int capacity_windowed_blocks(int window, int n_blocks, int max_running, int max_
     return window && n_windowed < n_blocks ? (int)n_windowed : n_blocks;
 }
 
-/* Of all layers, where those without a window have n_blocks. */
-static double pool_bytes(const struct capacity_request *request, const struct model_config *config, double n_blocks) {
-    double layer_bytes = (double)request->kv_token_bytes * request->block_tokens / config->n_layers, n = 0;
-    int n_full = (int)n_blocks;
-    for (int i = 0; i < config->n_layers; i++) {
-        int window = config->layers[i].window < request->max_context ? config->layers[i].window : 0;
-        n += capacity_windowed_blocks(window, n_full, request->max_running, request->max_chunk, request->block_tokens);
+/* Layers that share a block table, as the engine will have them, and how far apart the blocks of each lie. */
+struct groups {
+    struct kv_layers layers;
+    size_t block_bytes[KV_LAYERS_MAX_GROUPS];
+};
+
+static enum status find_groups(struct groups *out, const struct capacity_request *request,
+                               const struct model_config *config, struct status_note *note) {
+    int windows[MODEL_MAX_LAYERS];
+    for (int i = 0; i < config->n_layers; i++) windows[i] = config->layers[i].window;
+    enum status status = kv_layers_init(&out->layers, config->n_layers, windows, request->max_context, note);
+    for (int g = 0; !status && g < out->layers.n_groups; g++) {
+        struct kv_layout layout;
+        status = kv_layout_init(&layout, request->kv_dtype, out->layers.n_in_group[g], config->n_kv_heads,
+                                config->head_dim, request->block_tokens, 1, note);
+        out->block_bytes[g] = layout.stride_bytes;
     }
-    return n * layer_bytes;
+    return status;
+}
+
+/* Of all groups, where one without a window has n_blocks. */
+static double pool_bytes(const struct capacity_request *request, const struct groups *groups, double n_blocks) {
+    double n = 0;
+    for (int g = 0; g < groups->layers.n_groups; g++)
+        n += (double)groups->block_bytes[g] * capacity_windowed_blocks(groups->layers.windows[g], (int)n_blocks,
+                                                                       request->max_running, request->max_chunk,
+                                                                       request->block_tokens);
+    return n;
 }
 
 /* The most blocks up to max whose pool takes at most left bytes. */
-static double blocks_within(const struct capacity_request *request, const struct model_config *config, double left,
+static double blocks_within(const struct capacity_request *request, const struct groups *groups, double left,
                             double max) {
     int low = 0, high = (int)max;
     while (low < high) {
         int middle = low + (high - low + 1) / 2;
-        if (pool_bytes(request, config, middle) <= left)
+        if (pool_bytes(request, groups, middle) <= left)
             low = middle;
         else
             high = middle - 1;
@@ -183,8 +204,10 @@ static double blocks_of(const struct capacity_request *request, int n_tokens) {
 int capacity_max_context(const struct capacity_limits *limits, const struct capacity_request *request,
                          const struct model_config *config, int n_vocab) {
     struct capacity found = {.limits = *limits, .request = *request};
+    struct groups groups;
+    if (find_groups(&groups, request, config, NULL)) return 0;
     double left = plan_left(&found, config, n_vocab);
-    double n_blocks = blocks_within(request, config, left, (double)(INT_MAX / request->block_tokens));
+    double n_blocks = blocks_within(request, &groups, left, (double)(INT_MAX / request->block_tokens));
     int n_each = n_blocks > 0 ? (int)(n_blocks / request->max_sequences) - 1 : 0;
     int n_tokens = n_each > 0 ? n_each * request->block_tokens : 0;
     return n_tokens < request->max_context ? n_tokens : request->max_context;
@@ -193,14 +216,17 @@ int capacity_max_context(const struct capacity_limits *limits, const struct capa
 enum status capacity_plan(struct capacity *out, const struct capacity_limits *limits,
                           const struct capacity_request *request, const struct model_config *config, int n_vocab,
                           struct status_note *note) {
+    struct groups groups;
     *out = (struct capacity){.limits = *limits, .request = *request};
+    enum status status = find_groups(&groups, request, config, note);
+    if (status) return status;
     double context_blocks = blocks_of(request, request->max_context);
     double most_blocks = fmin(context_blocks * request->max_sequences, (double)(INT_MAX / request->block_tokens));
     double left = plan_left(out, config, n_vocab);
-    double n_blocks = blocks_within(request, config, left, most_blocks);
-    if (n_blocks < context_blocks) return too_small(out, pool_bytes(request, config, context_blocks), left, note);
+    double n_blocks = blocks_within(request, &groups, left, most_blocks);
+    if (n_blocks < context_blocks) return too_small(out, pool_bytes(request, &groups, context_blocks), left, note);
     out->kv_tokens = (int)n_blocks * request->block_tokens;
-    out->kv_bytes = (size_t)pool_bytes(request, config, n_blocks);
+    out->kv_bytes = (size_t)pool_bytes(request, &groups, n_blocks);
     return STATUS_OK;
 }
 

@@ -24,8 +24,8 @@ void capacity_read_limits(struct capacity_limits *limits, const char *root);
 
 /* What is asked for. */
 struct capacity_request {
-    size_t weight_bytes;   /* of the model file: what packing it will take, nearly */
-    size_t kv_token_bytes; /* of one token, all layers */
+    size_t weight_bytes; /* of the model file: what packing it will take, nearly */
+    enum dtype kv_dtype;
     int block_tokens;
     int max_context, max_sequences;
     int max_running;              /* at a time; max_sequences are those whose whole contexts fit */
@@ -47,7 +47,8 @@ struct capacity {
 int capacity_windowed_blocks(int window, int n_blocks, int max_running, int max_chunk, int block_tokens);
 
 /* The pool: all that max_sequences full contexts can need, or what memory leaves.
- * n_vocab: config may not know it yet. Errors: STATUS_LIMIT when not even one full context fits, with the numbers. */
+ * n_vocab: config may not know it yet. Errors: STATUS_LIMIT when not even one full context fits, with the numbers;
+ * those of kv_layers_init and kv_layout_init. */
 WARN_UNUSED enum status capacity_plan(struct capacity *out, const struct capacity_limits *limits,
                                       const struct capacity_request *request, const struct model_config *config,
                                       int n_vocab, struct status_note *note);

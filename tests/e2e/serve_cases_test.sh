@@ -122,7 +122,7 @@ def odd_sampling_beside_others(s):
 
 def a_queued_client_that_leaves_harms_nobody():
     # Blocks for one such request: the second waits for the first.
-    s = Server("--max-model-len", "512", "--max-num-seqs", "2", "--kv-cache-memory-bytes", "6500000")
+    s = Server("--max-model-len", "512", "--max-num-seqs", "2", "--kv-cache-memory-bytes", "6700000")
     try:
         first = {"prompt": [(5 * i) % 9000 for i in range(350)], "max_tokens": 100, "ignore_eos": True, "temperature": 0}
         solo = text_of(s.post(TEXT, dict(first, cache_prompt=False)))

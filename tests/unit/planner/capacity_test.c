@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kvcache/kv_layout.h"
 #include "support/test.h"
 
 #define MIB ((size_t)1 << 20)
+#define TOKEN_BYTES ((size_t)2048) /* of four layers of two heads, in halves */
 
 static char root[64];
 static const struct model_config config = {
@@ -103,7 +105,7 @@ static void garbage_is_no_limit(void **state) {
 
 static struct capacity_request request_of(void) {
     return (struct capacity_request){.weight_bytes = 100 * MIB,
-                                     .kv_token_bytes = 1024,
+                                     .kv_dtype = DTYPE_F16,
                                      .block_tokens = 16,
                                      .max_context = 1024,
                                      .max_sequences = 4,
@@ -127,7 +129,27 @@ static void plenty_gives_every_context_its_room(void **state) {
     struct capacity capacity;
     assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_OK);
     assert_int_equal(capacity.kv_tokens, 4 * (1024 + 16));
-    assert_true(capacity.kv_bytes == (size_t)capacity.kv_tokens * 1024);
+    assert_true(capacity.kv_bytes == (size_t)capacity.kv_tokens * TOKEN_BYTES);
+}
+
+/* Between large blocks the pool has gaps. */
+static void the_pool_is_counted_as_it_lies(void **state) {
+    (void)state;
+    struct model_config large = config;
+    struct capacity_request request = request_of();
+    struct capacity_limits limits = {10000 * MIB, "a test"};
+    struct capacity capacity;
+    struct kv_layout layout;
+    large.n_layers = 30;
+    large.n_kv_heads = 3;
+    request.kv_dtype = DTYPE_I8;
+    assert_int_equal(capacity_plan(&capacity, &limits, &request, &large, 1000, &note), STATUS_OK);
+    assert_int_equal(kv_layout_init(&layout, DTYPE_I8, 30, 3, 64, 16, capacity.kv_tokens / 16, &note), STATUS_OK);
+    assert_true(capacity.kv_bytes == layout.pool_bytes);
+    assert_true(layout.pool_bytes > (size_t)capacity.kv_tokens * kv_layout_token_bytes(&layout));
+    large.head_dim = 65;
+    assert_int_equal(capacity_plan(&capacity, &limits, &request, &large, 1000, &note), STATUS_INVALID);
+    assert_non_null(strstr(note.text, "head size 65"));
 }
 
 /* What windows leave goes to more tokens. */
@@ -144,7 +166,7 @@ static void windows_take_less_of_the_pool(void **state) {
     assert_int_equal(capacity_plan(&less, &limits, &request, &windowed, 1000, &note), STATUS_OK);
     int n_windowed = capacity_windowed_blocks(64, less.kv_tokens / 16, 4, 508, 16);
     assert_int_equal(n_windowed, 2 * 4 * ((64 + 64 + 508 + 2 * 16) / 16 + 1));
-    assert_true(less.kv_bytes == ((size_t)less.kv_tokens + 3 * 16 * (size_t)n_windowed) * 256);
+    assert_true(less.kv_bytes == ((size_t)less.kv_tokens + 3 * 16 * (size_t)n_windowed) * (TOKEN_BYTES / 4));
     assert_true(less.kv_tokens > 3 * whole.kv_tokens);
     assert_int_equal(capacity_windowed_blocks(64, 10, 4, 508, 16), 10);
     assert_int_equal(capacity_windowed_blocks(0, 5000, 4, 508, 16), 5000);
@@ -170,12 +192,12 @@ static void the_operator_is_obeyed(void **state) {
     (void)state;
     struct capacity_request request = request_of();
     struct capacity capacity;
-    request.kv_bytes = 2 * MIB;
+    request.kv_bytes = 2048 * TOKEN_BYTES;
     assert_int_equal(plan(&capacity, MIB, &request), STATUS_OK);
     assert_int_equal(capacity.kv_tokens, 2048);
-    request.kv_bytes = MIB;
+    request.kv_bytes = 1024 * TOKEN_BYTES;
     assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_LIMIT);
-    assert_non_null(strstr(note.text, "--kv-cache-memory-bytes: 1048576"));
+    assert_non_null(strstr(note.text, "--kv-cache-memory-bytes: 2097152"));
 }
 
 /* The plan of the longest context has room for all of them, that of a block more has not. */
@@ -198,7 +220,7 @@ static void the_longest_context_leaves_room_for_all(void **state) {
     struct capacity_limits plenty = {10000 * MIB, "a test"}, nothing = {MIB, "a test"};
     assert_int_equal(capacity_max_context(&plenty, &request, &config, 1000), 1024);
     assert_int_equal(capacity_max_context(&nothing, &request, &config, 1000), 0);
-    request.kv_bytes = 4 * 1024 * (512 + 16);
+    request.kv_bytes = 4 * TOKEN_BYTES * (512 + 16);
     assert_int_equal(capacity_max_context(&nothing, &request, &config, 1000), 512);
 }
 
@@ -224,6 +246,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_group_of_version_1_is_the_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(garbage_is_no_limit, set_up, tear_down),
         cmocka_unit_test(plenty_gives_every_context_its_room),
+        cmocka_unit_test(the_pool_is_counted_as_it_lies),
         cmocka_unit_test(windows_take_less_of_the_pool),
         cmocka_unit_test(little_gives_what_is_left),
         cmocka_unit_test(the_operator_is_obeyed),
