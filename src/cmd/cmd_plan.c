@@ -134,8 +134,10 @@ static enum status add_models(struct plan_sheet *sheet, struct model_sizes *mode
 static enum status set_machine(struct plan_sheet *sheet, const struct options *options, struct capacity_limits *limits,
                                struct status_note *note) {
     int n_threads = options->threads ? (int)options->threads : cpu_n_usable();
-    enum status status = options->hw ? hw_rates_find(&sheet->rates, options->hw, note)
-                                     : hw_rates_of_this(&sheet->rates, n_threads, cpu_detect(), note);
+    capacity_read_limits(limits, "");
+    enum status status = options->hw
+                             ? hw_rates_find(&sheet->rates, options->hw, note)
+                             : hw_rates_of_this(&sheet->rates, n_threads, cpu_detect(), limits->memory_bytes, note);
     if (status) {
         if (options->hw) status_note_prefix(note, "--hw");
         return status;
@@ -150,7 +152,6 @@ static enum status set_machine(struct plan_sheet *sheet, const struct options *o
         return STATUS_OK;
     }
     if (options->hw) return status_fail(note, STATUS_INVALID, "--hw: %s has no memory_gb (--memory)", options->hw);
-    capacity_read_limits(limits, "");
     sheet->memory_source = limits->memory_source;
     sheet->memory_bytes = (double)limits->memory_bytes * (1 - CAPACITY_MARGIN_SHARE);
     return STATUS_OK;

@@ -18,7 +18,12 @@
 #define MIN_DECODE 0.60
 #define MAX_DECODE 0.90
 
-/* Per core, up to where a desktop's memory ends: nobody waits for a gigabyte to be read. */
+/* What is read to be measured, of each thread: together more than caches hold, unless they are very large ones. */
+#define READ_BYTES ((size_t)32 << 20)
+#define MIN_READERS 8
+#define FREE_BY_READ 4
+
+/* The guess: per core, up to where a desktop's memory ends. */
 #define MIN_CORE_GB_S 6.0
 #define MAX_CORE_GB_S 20.0
 #define MAX_CORES 4
@@ -88,20 +93,31 @@ enum status hw_rates_find(struct hw_rates *rates, const char *name_or_path, stru
     return status;
 }
 
-enum status hw_rates_of_this(struct hw_rates *rates, int n_threads, unsigned tiers, struct status_note *note) {
+/* Rates of a pool's threads, into usual shares. */
+static enum status measure(struct hw_rates *rates, struct thread_pool *pool, unsigned tiers, size_t free_bytes) {
+    int n_threads = thread_pool_n_threads(pool);
+    size_t n_bytes = READ_BYTES * (size_t)(n_threads > MIN_READERS ? n_threads : MIN_READERS);
     struct kernel_table kernels;
-    struct thread_pool *pool;
     struct hw_peak peak;
     kernel_table_choose(&kernels, tiers);
-    enum status status = thread_pool_create(&pool, n_threads);
-    if (status) return status_fail(note, status, "no %d threads", n_threads);
-    status = hw_profile_int8_peak(pool, &kernels, MEASURE_NS, &peak);
-    thread_pool_destroy(&pool);
-    if (status) return status_fail(note, status, "no memory to measure with");
-    *rates = usual_shares();
-    snprintf(rates->name, sizeof rates->name, "this machine, %d threads", n_threads);
+    enum status status = hw_profile_int8_peak(pool, &kernels, MEASURE_NS, &peak);
+    if (status) return status;
     rates->gops = peak.undisturbed_gops > peak.gops ? peak.undisturbed_gops : peak.gops;
+    if (free_bytes / FREE_BY_READ >= n_bytes && !hw_profile_is_disturbed(&peak))
+        return hw_profile_read_gb_s(pool, n_bytes, &rates->gb_s);
     rates->gb_s = MAX_CORE_GB_S * (n_threads < MAX_CORES ? n_threads : MAX_CORES);
     rates->min_decode = MIN_CORE_GB_S / MAX_CORE_GB_S;
     return STATUS_OK;
+}
+
+enum status hw_rates_of_this(struct hw_rates *rates, int n_threads, unsigned tiers, size_t free_bytes,
+                             struct status_note *note) {
+    struct thread_pool *pool;
+    enum status status = thread_pool_create(&pool, n_threads);
+    if (status) return status_fail(note, status, "no %d threads", n_threads);
+    *rates = usual_shares();
+    snprintf(rates->name, sizeof rates->name, "this machine, %d threads", n_threads);
+    status = measure(rates, pool, tiers, free_bytes);
+    thread_pool_destroy(&pool);
+    return status ? status_fail(note, status, "no memory to measure with") : STATUS_OK;
 }

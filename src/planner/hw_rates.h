@@ -5,6 +5,8 @@
 #ifndef KVICK_PLANNER_HW_RATES_H
 #define KVICK_PLANNER_HW_RATES_H
 
+#include <stddef.h>
+
 #include "base/status.h"
 
 struct hw_rates {
@@ -20,9 +22,11 @@ struct hw_rates {
  * Errors: STATUS_INVALID for an unknown name (all are listed) or a bad field, STATUS_IO. */
 WARN_UNUSED enum status hw_rates_find(struct hw_rates *rates, const char *name_or_path, struct status_note *note);
 
-/* This machine: products measured for a moment on n_threads, reading guessed (the interval is wide).
- * tiers: allowed kernels. Errors: STATUS_NOMEM. */
-WARN_UNUSED enum status hw_rates_of_this(struct hw_rates *rates, int n_threads, unsigned tiers,
+/* This machine: products and reading measured on n_threads. Where something else runs, or free_bytes are too few to
+ * read more than caches hold, reading is guessed, and the interval wide. tiers: allowed kernels. Errors: STATUS_NOMEM.
+ * Cost: a third of a second.
+ */
+WARN_UNUSED enum status hw_rates_of_this(struct hw_rates *rates, int n_threads, unsigned tiers, size_t free_bytes,
                                          struct status_note *note);
 
 #endif
