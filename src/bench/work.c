@@ -36,7 +36,7 @@ void work_of_trace(const struct trace *trace, const struct step_cost *cost, int 
                    struct work *out) {
     for (int i = 0; i < trace->n_requests; i++) {
         int n_cached = has_cache ? n_cached_of(trace, i) : 0;
-        int64_t ns = cost_model_ttft_ns(cost, trace->requests[i].n_prompt, n_cached, max_chunk);
+        int64_t ns = cost_model_ttft_ns(cost, trace->requests[i].n_prompt, n_cached, max_chunk, NULL);
         out[i] = (struct work){ns, ns, decode_ns(cost, &trace->requests[i])};
     }
 }

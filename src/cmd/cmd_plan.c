@@ -162,6 +162,7 @@ int cmd_plan(const struct options *options, int n_words, const char **words) {
                                .block_tokens = (int)options->block_tokens,
                                .n_sessions = (int)options->sessions,
                                .max_chunk = MAX_CHUNK,
+                               .limits.max_step_ns = (int64_t)(options->max_step_ms * 1e6),
                                .target_ttft_ms = options->target_ttft_ms,
                                .target_itl_ms = options->target_itl_ms};
     struct status_note note = {0};

@@ -36,7 +36,8 @@ static struct advise_range around(int64_t ns) {
 }
 
 static struct advise_range ttft_of(const struct plan_sheet *sheet, int idx, int n_prompt) {
-    if (sheet->costs[idx]) return around(cost_model_ttft_ns(sheet->costs[idx], n_prompt, 0, sheet->max_chunk));
+    if (sheet->costs[idx])
+        return around(cost_model_ttft_ns(sheet->costs[idx], n_prompt, 0, sheet->max_chunk, &sheet->limits));
     return advise_ttft_ns(sheet->models[idx], &sheet->rates, n_prompt);
 }
 

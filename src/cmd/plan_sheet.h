@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "planner/advise.h"
-#include "sched/step_cost.h"
+#include "sched/step_bound.h"
 
 #define PLAN_SHEET_MAX_MODELS 6
 #define PLAN_SHEET_N_PROMPTS 3
@@ -24,7 +24,8 @@ struct plan_sheet {
     int n_tokens[PLAN_SHEET_MAX_MODELS]; /* of a session, per model */
     /* What steps were measured to cost with this model on this machine, or NULL: then the machine's limits tell. */
     const struct step_cost *costs[PLAN_SHEET_MAX_MODELS];
-    int max_chunk; /* prompt rows of a step, for times from costs */
+    int max_chunk; /* prompt rows of a step, for times from costs; and how long it may take */
+    struct step_limits limits;
     double target_ttft_ms, target_itl_ms;
 };
 

@@ -101,7 +101,9 @@ static bool judge_speed(struct cmd_engine *opened, int n_prompt, struct status_n
     *status = speed_measure(opened->engine, &plan, &rates, note);
     if (*status) return false;
     cost_model_fill(engine_cost(opened->engine), &cost);
-    double ttft_ms = (double)cost_model_ttft_ns(&cost, n_prompt, 0, opened->options.max_chunk) / 1e6;
+    double ttft_ms =
+        (double)cost_model_ttft_ns(&cost, n_prompt, 0, opened->options.max_chunk, engine_step_limits(opened->engine)) /
+        1e6;
     step_cost_add_decode(&cost, &shape, n_prompt + N_DECODE / 2);
     snprintf(what, sizeof what, "first token of %d", n_prompt);
     bool is_good = judge(what, ttft_ms, 1e3 * n_prompt / rates.prefill_tok_s, PLAN_SHEET_MEASURED_SHARE, "ms ");

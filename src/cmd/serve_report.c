@@ -56,21 +56,6 @@ const char *serve_report_bound_by(const struct serve_config *config, const struc
 
 /* ---- predictions ---- */
 
-/* Of a prompt on an idle machine, in steps as long as they may be. */
-static int64_t predict_ttft_ns(const struct step_cost *cost, int64_t limit_ns, int max_chunk, int n_prompt) {
-    const struct step_shape nothing = {0};
-    int64_t ns = 0;
-    for (int from = 0, n; from < n_prompt; from += n) {
-        struct step_shape shape = nothing;
-        n = n_prompt - from < max_chunk ? n_prompt - from : max_chunk;
-        n = step_cost_max_prefill(cost, &nothing, from, n, n_prompt - 1, limit_ns);
-        if (n < 1) n = 1;
-        step_cost_add_prefill(cost, &shape, from, from + n, from + n == n_prompt);
-        ns += step_cost_ns(cost, &shape);
-    }
-    return ns;
-}
-
 struct pace {
     struct step_cost cost;
     int64_t alone_ns, idle_limit_ns, beside_ns; /* a token of one answer; L without and with somebody reading */
@@ -105,7 +90,7 @@ static void print_pace(const struct serve_facts *facts) {
     for (int i = 0; i < 3; i++)
         if (lengths[i] < longest || i == 2)
             printf("%s %.0f ms (%d tokens)", i ? "," : "",
-                   (double)predict_ttft_ns(&pace.cost, pace.idle_limit_ns, max_chunk, lengths[i]) / 1e6, lengths[i]);
+                   (double)cost_model_ttft_ns(&pace.cost, lengths[i], 0, max_chunk, &facts->limits) / 1e6, lengths[i]);
     printf("; one answer %.0f tokens/s\n", 1e9 / (double)pace.alone_ns);
 }
 
@@ -153,7 +138,7 @@ static void warn_slo(const struct serve_facts *facts, enum request_class class_,
     const struct serve_class *slo = &facts->config->classes[class_];
     int longest = facts->model->options.max_context - 1;
     if (slo->max_prompt_tokens && slo->max_prompt_tokens < longest) longest = slo->max_prompt_tokens;
-    int64_t ttft_ns = predict_ttft_ns(&pace->cost, pace->idle_limit_ns, facts->model->options.max_chunk, longest);
+    int64_t ttft_ns = cost_model_ttft_ns(&pace->cost, longest, 0, facts->model->options.max_chunk, &facts->limits);
     if (slo->slo_ns[SLO_TTFT] && ttft_ns > slo->slo_ns[SLO_TTFT])
         log_line(LOG_WARN,
                  "--slo %s:ttft=%.4gs cannot be met for the longest prompts: %d tokens take %.4g s on an idle machine",

@@ -339,14 +339,18 @@ void cost_model_observe(struct cost_model *model, const struct step_shape *shape
 
 /* ---- use ---- */
 
-int64_t cost_model_ttft_ns(const struct step_cost *cost, int n_prompt, int n_cached, int max_chunk) {
-    int64_t ns = 0;
-    for (int from = n_cached; from < n_prompt; from += max_chunk) {
+int64_t cost_model_ttft_ns(const struct step_cost *cost, int n_prompt, int n_cached, int max_chunk,
+                           const struct step_limits *limits) {
+    const struct step_shape empty = {0};
+    int64_t ns = 0, limit_ns = limits ? step_bound_ns(cost, limits, &empty, STEP_PROMPT) : STEP_COST_MAX_NS;
+    for (int from = n_cached; from < n_prompt && ns < STEP_COST_MAX_NS;) {
         struct step_shape shape = {0};
-        int to = n_prompt - from < max_chunk ? n_prompt : from + max_chunk;
+        int most = at_most(n_prompt - from, max_chunk);
+        int n = step_cost_max_prefill(cost, &empty, from, most, n_prompt - 1, limit_ns);
+        int to = from + (n > 1 ? n : 1); /* a prompt always advances */
         step_cost_add_prefill(cost, &shape, from, to, to == n_prompt);
         ns += step_cost_ns(cost, &shape);
-        if (ns > STEP_COST_MAX_NS) return STEP_COST_MAX_NS;
+        from = to;
     }
-    return ns;
+    return ns < STEP_COST_MAX_NS ? ns : STEP_COST_MAX_NS;
 }

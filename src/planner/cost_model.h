@@ -15,7 +15,7 @@
 #include "base/hash.h"
 #include "kernels/kernel_table.h"
 #include "model/model_config.h"
-#include "sched/step_cost.h"
+#include "sched/step_bound.h"
 
 #define COST_MODEL_KEY_BYTES 512
 #define COST_MODEL_N_REGIMES 3 /* up to 16 rows, up to 96, above */
@@ -86,7 +86,8 @@ void cost_model_observe(struct cost_model *model, const struct step_shape *shape
                         int64_t measured_ns);
 
 /* Predicted time of a prompt's first token on an idle machine, cached tokens of it found. max_chunk: rows of a step;
- * steps are as long as they may be. */
-int64_t cost_model_ttft_ns(const struct step_cost *cost, int n_prompt, int n_cached, int max_chunk);
+ * steps are as long as they may be, by limits if there are any. */
+int64_t cost_model_ttft_ns(const struct step_cost *cost, int n_prompt, int n_cached, int max_chunk,
+                           const struct step_limits *limits);
 
 #endif

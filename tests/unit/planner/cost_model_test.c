@@ -162,10 +162,34 @@ static void ttft_follows_the_machine(void **state) {
             int to = from + 512 < n ? from + 512 : n;
             ns += true_ns(to - from, step_cost_keys(&cost, from, to), 0, 0, to == n);
         }
-        check_close((double)cost_model_ttft_ns(&cost, n, 0, 512), ns, 0.02);
+        check_close((double)cost_model_ttft_ns(&cost, n, 0, 512, NULL), ns, 0.02);
     }
-    assert_true(cost_model_ttft_ns(&cost, 4096, 4095, 512) < cost_model_ttft_ns(&cost, 4096, 0, 512) / 10);
-    assert_true(cost_model_ttft_ns(&cost, 1 << 30, 0, 1 << 29) <= STEP_COST_MAX_NS);
+    assert_true(cost_model_ttft_ns(&cost, 4096, 4095, 512, NULL) < cost_model_ttft_ns(&cost, 4096, 0, 512, NULL) / 10);
+    assert_true(cost_model_ttft_ns(&cost, 1 << 30, 0, 1 << 29, NULL) <= STEP_COST_MAX_NS);
+}
+
+/* Steps that may not be long are more of them, each with its fixed part. */
+static void ttft_follows_the_bound_of_steps(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    struct step_cost cost;
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    cost_model_fill(&model, &cost);
+    struct step_shape one = {.n_rows = 1}, chunk = {0};
+    step_cost_add_prefill(&cost, &chunk, 0, 150, 0);
+    struct step_limits bound = {.max_step_ns = step_cost_ns(&cost, &chunk)};
+    assert_true(bound.max_step_ns > 2 * step_cost_ns(&cost, &one));
+    double ns = 0;
+    for (int from = 0, to; from < 1000; from = to) {
+        to = 1000;
+        while (to - from > 1 &&
+               true_ns(to - from, step_cost_keys(&cost, from, to), 0, 0, to == 1000) > (double)bound.max_step_ns)
+            to--;
+        ns += true_ns(to - from, step_cost_keys(&cost, from, to), 0, 0, to == 1000);
+    }
+    check_close((double)cost_model_ttft_ns(&cost, 1000, 0, 512, &bound), ns, 0.05);
+    assert_true(cost_model_ttft_ns(&cost, 1000, 0, 512, &bound) > cost_model_ttft_ns(&cost, 1000, 0, 512, NULL));
 }
 
 static void windows_bound_the_keys(void **state) {
@@ -293,6 +317,7 @@ int main(void) {
         cmocka_unit_test(noise_leaves_it_monotone_and_near),
         cmocka_unit_test(a_disturbance_is_noticed),
         cmocka_unit_test(ttft_follows_the_machine),
+        cmocka_unit_test(ttft_follows_the_bound_of_steps),
         cmocka_unit_test(windows_bound_the_keys),
         cmocka_unit_test(the_budget_bounds_repeats_not_points),
         cmocka_unit_test(small_limits_are_kept),
