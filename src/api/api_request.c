@@ -25,8 +25,9 @@ void api_request_deinit(struct api_request *request) {
     *request = (struct api_request){.api = request->api};
 }
 
-bool api_request_read(struct api_request *request, struct api_server *api, const struct api_ask *ask, const char *body,
-                      size_t n_bytes, struct api_fault *fault) {
+/* JSON, parameters, model, own fields, prompts. */
+static bool read_all(struct api_request *request, struct api_server *api, const struct api_ask *ask, const char *body,
+                     size_t n_bytes, struct api_fault *fault) {
     return api_request_parse(request, api, ask, body, n_bytes, fault) &&
            api_params_read(&request->params, request->json, ask->response->kind, tokenizer_n_vocab(api->tokenizer),
                            fault) &&
@@ -38,7 +39,7 @@ bool api_request_start(struct api_server *api, const struct api_origin *origin, 
                        const char *body, size_t n_bytes, struct api_fault *fault) {
     struct api_request request;
     struct api_call *call = NULL;
-    if (api_request_read(&request, api, ask, body, n_bytes, fault))
+    if (read_all(&request, api, ask, body, n_bytes, fault))
         call = api_call_open(origin, &request, ask->response, fault);
     if (call)
         api_call_start(call);

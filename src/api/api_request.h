@@ -42,10 +42,6 @@ WARN_UNUSED bool api_request_parse(struct api_request *request, struct api_serve
                                    const char *body, size_t n_bytes, struct api_fault *fault);
 void api_request_deinit(struct api_request *request);
 
-/* All of it: JSON, parameters, model, own fields, prompts. Likewise. */
-WARN_UNUSED bool api_request_read(struct api_request *request, struct api_server *api, const struct api_ask *ask,
-                                  const char *body, size_t n_bytes, struct api_fault *fault);
-
 /* Reads and starts a call for origin. False: fault is set and nothing runs. */
 WARN_UNUSED bool api_request_start(struct api_server *api, const struct api_origin *origin, const struct api_ask *ask,
                                    const char *body, size_t n_bytes, struct api_fault *fault);

@@ -33,7 +33,7 @@ enum status api_response_end_event(struct json_write *json) {
     return json->status ? json->status : sse_end_event(json->out);
 }
 
-enum status api_response_write_done(struct str *out) {
+static enum status write_done(struct str *out) {
     enum status status = sse_begin_event(out, NULL);
     if (!status) status = str_append_text(out, "[DONE]");
     return status ? status : sse_end_event(out);
@@ -176,7 +176,7 @@ void api_response_write_head(struct json_write *json, const struct api_call *cal
 
 enum status api_response_write_last(const struct api_call *call, const char *object, struct str *out) {
     struct json_write json;
-    if (!call->params.has_usage_chunk) return api_response_write_done(out);
+    if (!call->params.has_usage_chunk) return write_done(out);
     api_response_begin_event(&json, out, NULL);
     api_response_write_head(&json, call, object);
     json_write_field_array(&json, "choices");
@@ -184,5 +184,5 @@ enum status api_response_write_last(const struct api_call *call, const char *obj
     api_response_write_usage(&json, call);
     json_write_end_object(&json);
     enum status status = api_response_end_event(&json);
-    return status ? status : api_response_write_done(out);
+    return status ? status : write_done(out);
 }

@@ -40,9 +40,6 @@ extern const struct api_response warm_response_chat, warm_response_text;
 void api_response_begin_event(struct json_write *json, struct str *out, const char *name);
 WARN_UNUSED enum status api_response_end_event(struct json_write *json);
 
-/* "[DONE]", with which OpenAI's streams end. */
-WARN_UNUSED enum status api_response_write_done(struct str *out);
-
 /* "usage": {...} with the phases if they are wanted. */
 void api_response_write_usage(struct json_write *json, const struct api_call *call);
 

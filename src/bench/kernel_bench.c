@@ -259,10 +259,6 @@ static attention_fold_fn *fold_of(const struct kernel_table *kernels, enum dtype
     }
 }
 
-bool kernel_bench_attention_is_known(const struct kernel_bench *bench, enum dtype dtype) {
-    return fold_of(bench->plan.kernels, dtype, true) != NULL;
-}
-
 static void run_attention(struct kernel_bench *bench, const void *arg, int copy_idx) {
     const struct attention_job *job = arg;
     const struct kernel_table *kernels = bench->plan.kernels;

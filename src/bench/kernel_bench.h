@@ -46,7 +46,6 @@ bool kernel_bench_gemm(struct kernel_bench *bench, int n_rows, enum act_q8_form 
  * n_keys: a multiple of ATTENTION_PARTITION_KEYS. False as for products. */
 bool kernel_bench_attention(struct kernel_bench *bench, enum dtype dtype, int head_dim, int n_rows, int n_keys,
                             struct kernel_bench_time *out_time);
-bool kernel_bench_attention_is_known(const struct kernel_bench *bench, enum dtype dtype);
 
 /* Operations over rows of k floats, numbered from 0; false past the last. ns is 0 where a call is too slow. */
 bool kernel_bench_row_op(struct kernel_bench *bench, int op_idx, int n_rows, const char **out_name,

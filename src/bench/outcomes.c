@@ -36,18 +36,21 @@ void outcomes_deinit(struct outcomes *outcomes) {
     *outcomes = (struct outcomes){0};
 }
 
-double outcomes_ttft_ms(const struct outcome *outcome) {
+/* From arrival to the first token; -1 if there was none. A prompt without an answer counts its end. */
+static double ttft_ms_of(const struct outcome *outcome) {
     if (outcome->n_tokens > 0) return phase_stats_ms(outcome->arrival_ns, outcome->token_ns[0]);
     return outcome->kind == OUTCOME_FINISHED ? phase_stats_ms(outcome->arrival_ns, outcome->finished_ns) : -1;
 }
 
-bool outcomes_is_in_time(const struct outcome *outcome) {
-    double ttft_ms = outcomes_ttft_ms(outcome);
+/* The first token came, and before its deadline if it had one. */
+static bool is_in_time(const struct outcome *outcome) {
+    double ttft_ms = ttft_ms_of(outcome);
     if (ttft_ms < 0 || outcome->kind != OUTCOME_FINISHED) return false;
     return outcome->deadline_ns < 0 || ttft_ms <= phase_stats_ms(outcome->arrival_ns, outcome->deadline_ns);
 }
 
-double outcomes_longest_gap_ms(const struct outcome *outcome) {
+/* Between two tokens of the answer; -1 with less than two. */
+static double longest_gap_ms(const struct outcome *outcome) {
     double longest = -1;
     for (int i = 1; i < outcome->n_tokens; i++)
         longest = fmax(longest, phase_stats_ms(outcome->token_ns[i - 1], outcome->token_ns[i]));
@@ -111,7 +114,7 @@ static bool is_selected(const struct outcomes *outcomes, int i, const struct sel
 typedef int value_fn(const struct outcome *outcome, double *out); /* out: [n_output + 1]; the number of values */
 
 static int value_ttft(const struct outcome *outcome, double *out) {
-    out[0] = outcomes_ttft_ms(outcome);
+    out[0] = ttft_ms_of(outcome);
     return out[0] >= 0;
 }
 
@@ -123,7 +126,7 @@ static int value_gaps(const struct outcome *outcome, double *out) {
 }
 
 static int value_longest_gap(const struct outcome *outcome, double *out) {
-    out[0] = outcomes_longest_gap_ms(outcome);
+    out[0] = longest_gap_ms(outcome);
     return out[0] >= 0;
 }
 
@@ -133,11 +136,11 @@ static int value_refused(const struct outcome *outcome, double *out) {
 }
 
 static double prediction_error_ms(const struct outcome *outcome) {
-    return fabs(outcomes_ttft_ms(outcome) - (double)outcome->predicted_ns / 1e6);
+    return fabs(ttft_ms_of(outcome) - (double)outcome->predicted_ns / 1e6);
 }
 
 static bool is_predicted(const struct outcome *outcome) {
-    return outcome->predicted_ns >= 0 && outcomes_ttft_ms(outcome) > 0;
+    return outcome->predicted_ns >= 0 && ttft_ms_of(outcome) > 0;
 }
 
 static int value_error(const struct outcome *outcome, double *out) {
@@ -146,7 +149,7 @@ static int value_error(const struct outcome *outcome, double *out) {
 }
 
 static int value_error_share(const struct outcome *outcome, double *out) {
-    out[0] = prediction_error_ms(outcome) / outcomes_ttft_ms(outcome);
+    out[0] = prediction_error_ms(outcome) / ttft_ms_of(outcome);
     return is_predicted(outcome);
 }
 
@@ -182,7 +185,7 @@ static json_t *counts(const struct outcomes *outcomes, const struct selection *s
         if (!is_selected(outcomes, i, selection)) continue;
         n++;
         n_of[outcome->kind]++;
-        n_in_time += outcomes_is_in_time(outcome);
+        n_in_time += is_in_time(outcome);
         n_new += outcome->n_tokens;
         if (outcome->kind != OUTCOME_FINISHED) continue;
         n_prompt += outcome->n_prompt;
@@ -260,16 +263,15 @@ static json_t *request_json(const struct outcomes *outcomes, int i) {
     static const char *const kinds[] = {"skipped", "finished", "refused", "cancelled"};
     const struct outcome *outcome = &outcomes->of[i];
     const struct trace_request *request = &outcomes->trace->requests[i];
-    json_t *json = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:o}", "line", i + 2,
-                             "label", request->label, "outcome", kinds[outcome->kind], "arrival_ms",
-                             rounded((double)outcome->arrival_ns / 1e6), "late_ms",
-                             rounded(phase_stats_ms(outcome->arrival_ns, outcome->submitted_ns)), "ttft_ms",
-                             number_or_null(outcomes_ttft_ms(outcome)), "predicted_ttft_ms",
-                             number_or_null((double)outcome->predicted_ns / 1e6), "longest_gap_ms",
-                             number_or_null(outcomes_longest_gap_ms(outcome)), "total_ms",
-                             rounded(phase_stats_ms(outcome->arrival_ns, outcome->finished_ns)), "prompt_tokens",
-                             outcome->n_prompt, "cached_tokens", outcome->n_cached, "new_tokens", outcome->n_tokens,
-                             "in_time", outcomes_is_in_time(outcome), "phases", phases_json(outcome));
+    json_t *json = json_pack(
+        "{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:o}", "line", i + 2, "label",
+        request->label, "outcome", kinds[outcome->kind], "arrival_ms", rounded((double)outcome->arrival_ns / 1e6),
+        "late_ms", rounded(phase_stats_ms(outcome->arrival_ns, outcome->submitted_ns)), "ttft_ms",
+        number_or_null(ttft_ms_of(outcome)), "predicted_ttft_ms", number_or_null((double)outcome->predicted_ns / 1e6),
+        "longest_gap_ms", number_or_null(longest_gap_ms(outcome)), "total_ms",
+        rounded(phase_stats_ms(outcome->arrival_ns, outcome->finished_ns)), "prompt_tokens", outcome->n_prompt,
+        "cached_tokens", outcome->n_cached, "new_tokens", outcome->n_tokens, "in_time", is_in_time(outcome), "phases",
+        phases_json(outcome));
     if (json && outcome->kind == OUTCOME_REFUSED) {
         json_object_set_new(json, "refusal", json_string(refusal_name(outcome->refusal)));
         json_object_set_new(json, "retry_after_ms",

@@ -53,15 +53,6 @@ struct outcomes {
 WARN_UNUSED enum status outcomes_init(struct outcomes *outcomes, const struct trace *trace);
 void outcomes_deinit(struct outcomes *outcomes);
 
-/* Milliseconds from arrival to the first token; -1 if there was none. A prompt without an answer counts its end. */
-double outcomes_ttft_ms(const struct outcome *outcome);
-
-/* Whether the first token came, and before its deadline if it had one. */
-bool outcomes_is_in_time(const struct outcome *outcome);
-
-/* The longest time between two tokens of the answer, in ms; -1 with less than two. */
-double outcomes_longest_gap_ms(const struct outcome *outcome);
-
 /* {"summary": of all, "labels": {label: of those}, "requests": [...]}: docs/formats/trace.md. NULL: no memory.
  * with_requests: also what became of each. */
 json_t *outcomes_json(const struct outcomes *outcomes, bool with_requests);

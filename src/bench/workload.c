@@ -10,20 +10,11 @@
 
 const char *workload_name(enum workload_kind kind) {
     static const char *const names[] = {
-#define XX(name, text) #name,
+#define XX(name, what) #name,
         WORKLOAD_MAP(XX)
 #undef XX
     };
     return names[kind];
-}
-
-const char *workload_text(enum workload_kind kind) {
-    static const char *const texts[] = {
-#define XX(name, text) text,
-        WORKLOAD_MAP(XX)
-#undef XX
-    };
-    return texts[kind];
 }
 
 static struct trace_request *add(struct trace *trace, const char *label, double arrival_ms, int n_prompt,

@@ -17,7 +17,7 @@
     XX(storm, "many long prompts at once beside short ones")
 
 enum workload_kind {
-#define XX(name, text) WORKLOAD_##name,
+#define XX(name, what) WORKLOAD_##name,
     WORKLOAD_MAP(XX)
 #undef XX
         WORKLOAD_N_KINDS
@@ -28,6 +28,5 @@ WARN_UNUSED enum status workload_make(struct trace *trace, enum workload_kind ki
                                       struct status_note *note);
 
 const char *workload_name(enum workload_kind kind);
-const char *workload_text(enum workload_kind kind);
 
 #endif
