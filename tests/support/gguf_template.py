@@ -6,7 +6,7 @@ TEMPLATE = ("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %
             "{% if add_generation_prompt %}<|assistant|>{% endif %}")
 
 
-def with_template(source, target):
+def with_template(source, target, template=TEMPLATE):
     """The GGUF file source with one more key, its chat template."""
     data = open(source, "rb").read()
     magic, version, n_tensors, n_keys = struct.unpack_from("<4sIQQ", data)
@@ -43,7 +43,7 @@ def with_template(source, target):
         n_dims = struct.unpack_from("<I", data, at)[0]
         at += 4 + 8 * n_dims + 4 + 8
     tensors_at = -(-at // alignment) * alignment
-    key, value = b"tokenizer.chat_template", TEMPLATE.encode()
+    key, value = b"tokenizer.chat_template", template.encode()
     head = struct.pack("<4sIQQ", magic, version, n_tensors, n_keys + 1) + data[24:keys_end] + \
         struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(value)) + value + data[keys_end:at]
     with open(target, "wb") as out:
