@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from gguf_template import with_template
+from gguf_change import with_template
 from kvick_server import CHAT, FOLDER, KVICK, SLOW, TEXT, KvickServer, Tally, wait_until
 
 MODEL, ADDRESS = f"{FOLDER}/tiny.gguf", f"unix:{FOLDER}/redis"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from gguf_template import with_template
+from gguf_change import with_template
 from kvick_server import CHAT, FOLDER, KVICK, SLOW, TEXT, KvickServer, Tally, text_of, wait_until
 
 MODEL, LOG, SOCKET = f"{FOLDER}/tiny.gguf", f"{FOLDER}/asked", f"unix:{FOLDER}/hook"

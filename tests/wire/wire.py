@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 
-from gguf_template import with_template
+from gguf_change import with_template
 from kvick_server import FOLDER, KvickServer, Tally
 
 HERE = os.path.dirname(os.path.abspath(__file__))
