@@ -172,8 +172,10 @@ def the_context_is_a_limit(s):
             assert answer["error"]["code"] == "context_length_exceeded", answer
             assert "256" in answer["error"]["message"] and str(n) in answer["error"]["message"], answer
     s.post(TEXT, {"prompt": [7] * 300, "stream": True}, 400)
-    unlimited = s.post(TEXT, {"prompt": [7] * 200, "ignore_eos": True})
-    assert unlimited["usage"]["total_tokens"] == 256 and unlimited["choices"][0]["finish_reason"] == "length", unlimited
+    for path, unlimited, n_total in ((TEXT, {"prompt": [7] * 200, "ignore_eos": True}, 200 + 16),  # 16: OpenAI's default
+                                     (CHAT, chat("x " * 100, ignore_eos=True, max_tokens=None), 256)):
+        answer = s.post(path, unlimited)
+        assert answer["usage"]["total_tokens"] == n_total and answer["choices"][0]["finish_reason"] == "length", answer
     for value, code in ((1, 200), (2, 200), (0, 200), (-1, 400), (-2, 400), (1.5, 400), ("5", 400), (2**31, 400),
                         (2**53 + 1, 400), (1e308, 400), (None, 200)):
         answer = s.post(TEXT, {"prompt": "x", "max_tokens": value, "ignore_eos": True}, code)
