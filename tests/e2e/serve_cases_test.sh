@@ -4,6 +4,7 @@
 . "$(dirname "$0")/../support/e2e.sh"
 need_model smollm2
 python3 - <<'PY'
+import http.client
 import json
 import math
 import socket
@@ -129,6 +130,40 @@ def a_queued_client_that_leaves_harms_nobody():
         again = s.post(TEXT, dict(second, max_tokens=3))
         assert again["usage"]["completion_tokens"] == 3, again
         wait_until(lambda: not s.get("/v1/cache")["groups"][0]["held"], 5)  # counted a little after the answer
+
+
+def a_whale_stops_no_stream():
+    begun, swallowed, is_over = (threading.Event() for _ in range(3))
+
+    def times(s, body, at=0, event=None):
+        """[(when, what)] of a stream's events, until the whale is over; tells of the one whose number is at."""
+        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120 * SLOW)
+        connection.request("POST", TEXT, json.dumps(dict(body, stream=True, ignore_eos=True)))
+        told = []
+        for line in connection.getresponse():
+            if line.startswith(b"data: {"):
+                told.append((time.monotonic(), json.loads(line[6:])))
+            if len(told) == at and event:
+                event.set()
+            if is_over.is_set():
+                break
+        connection.close()
+        return told
+
+    def swallow(s):
+        whale = {"prompt": [(37 * i) % 40000 + 3 for i in range(4096)], "max_tokens": 2, "return_progress": True}
+        try:
+            return begun.wait(60 * SLOW) and times(s, whale, 2, swallowed)
+        finally:
+            is_over.set()
+    with KvickServer("--chunk", "256", max_len=4500) as s:
+        stream, whale, late = in_threads(
+            lambda: times(s, {"prompt": "x", "max_tokens": 4000}, 5, begun), lambda: swallow(s),
+            lambda: swallowed.wait(60 * SLOW) and times(s, {"prompt": list(range(8)), "max_tokens": 2}))
+    steps = [when for when, event in whale if "prompt_progress" in event]
+    tokens = [when for when, _ in stream if steps[0] < when < steps[-1]]
+    assert len(steps) >= 16 and len(tokens) >= len(steps) - 2, (len(steps), len(tokens))
+    assert late[0][0] < steps[-1], "a short prompt waited for the whole of a long one"
 
 
 # ---- deep JSON ----
@@ -278,6 +313,7 @@ for test in (stops_in_any_alphabet, stops_have_limits, characters_cut_by_the_lim
              fields_of_routers_are_taken, who_comes_again_at_once_is_answered, forms_at_their_edges):
     tally.attempt(test, server)
 tally.attempt(server.ends_well)
-tally.attempt(a_queued_client_that_leaves_harms_nobody)
+for test in (a_queued_client_that_leaves_harms_nobody, a_whale_stops_no_stream):
+    tally.attempt(test)
 tally.end()
 PY
