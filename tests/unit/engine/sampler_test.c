@@ -375,14 +375,15 @@ static void tiers_pick_the_same(void **state) {
     sampler_deinit(&slow);
 }
 
+static const struct sampling samplings[] = {{.top_p = 1},
+                                            {.temperature = 1, .top_p = 1},
+                                            {.temperature = 1, .top_p = 0.5f},
+                                            {.temperature = 1, .top_p = 1, .top_k = 2}};
+
 static void what_nothing_allows_is_not_picked(void **state) {
     (void)state;
     const float logits[] = {1, 2, 3};
     const uint32_t none = 0, two = 1 << 2, banned[] = {2};
-    static const struct sampling samplings[] = {{.top_p = 1},
-                                                {.temperature = 1, .top_p = 1},
-                                                {.temperature = 1, .top_p = 0.5f},
-                                                {.temperature = 1, .top_p = 1, .top_k = 2}};
     struct sampler sampler;
     open_sampler(&sampler, 3);
     for (int i = 0; i < 4; i++) {
@@ -397,42 +398,33 @@ static void what_nothing_allows_is_not_picked(void **state) {
     sampler_deinit(&sampler);
 }
 
-/* The embedding's rows may be more than the tokens. */
+/* The embedding's rows may be more than the tokens; a request may name all of them. */
 static void padding_is_not_picked(void **state) {
     (void)state;
-    const float logits[] = {1, 2, 0, 9, 8}, without[] = {1, 2, 0};
-    const uint32_t all = UINT32_MAX, tokens[] = {4, 3};
-    static const struct logit_bias bias = {4, 50};
-    static const struct sampling samplings[] = {{.top_p = 1},
-                                                {.temperature = 1, .top_p = 1},
-                                                {.temperature = 1, .top_p = 0.5f},
-                                                {.temperature = 1, .top_p = 1, .top_k = 2},
-                                                {.top_p = 1, .repetition_penalty = 2, .n_biases = 1, .biases = &bias}};
+    const float logits[] = {1, 2, 0, 9, 8};
+    const uint32_t tokens[] = {4, 3};
+    const struct logit_bias bias = {4, 50};
     struct kernel_table kernels;
-    struct sampler padded, plain_one;
+    struct sampler padded, bare;
     struct token_logprob a[3], b[3];
     kernel_table_choose(&kernels, cpu_detect());
     assert_int_equal(sampler_init(&padded, 3, 5, 1, &kernels), STATUS_OK);
-    open_sampler(&plain_one, 3);
-    for (int i = 0; i < 5; i++) {
-        struct sampler_ask ask = {
-            .sampling = &samplings[i], .logits = logits, .mask = &all, .tokens = tokens, .n_prompt = 2, .n_tokens = 2};
-        for (ask.choice = 0; ask.choice < 100; ask.choice++) {
-            assert_true(sampler_pick(&padded, 0, &ask) < 3);
-            if (i < 4)
-                assert_int_equal(sampler_pick(&padded, 0, &ask),
-                                 sampler_pick(&plain_one, 0,
-                                              &(struct sampler_ask){.sampling = ask.sampling,
-                                                                    .logits = without,
-                                                                    .n_tokens = 2,
-                                                                    .choice = ask.choice}));
-        }
+    open_sampler(&bare, 3);
+    for (int i = 0; i < 400; i++) {
+        struct sampling biased = samplings[i % 4];
+        struct sampler_ask ask = {.sampling = &biased, .logits = logits, .tokens = tokens, .n_tokens = 2};
+        ask.choice = (uint32_t)i;
+        assert_int_equal(sampler_pick(&padded, 0, &ask), sampler_pick(&bare, 0, &ask));
+        biased.biases = &bias;
+        biased.n_biases = 1;
+        biased.repetition_penalty = 2;
+        assert_true(sampler_pick(&padded, 0, &ask) < 3);
     }
     sampler_logprobs(&padded, 0, logits, 1, 2, a);
-    sampler_logprobs(&plain_one, 0, without, 1, 2, b);
+    sampler_logprobs(&bare, 0, logits, 1, 2, b);
     assert_memory_equal(a, b, sizeof a);
     sampler_deinit(&padded);
-    sampler_deinit(&plain_one);
+    sampler_deinit(&bare);
 }
 
 /* The prompt counts for repetition only, an id's count for frequency. */
