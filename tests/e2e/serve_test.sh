@@ -97,7 +97,7 @@ def choices_and_seeds(s):
         s.post(CHAT, dict(body, n=1, seed=seed), 400)
     unseeded = {text_of(s.post(CHAT, dict(body, n=1, seed=None))) for _ in range(4)}
     assert len(unseeded) > 1, unseeded
-    beside = in_threads(*(lambda i=i: s.post(CHAT, dict(body, seed=42 + i)) for i in range(8)))
+    beside = in_threads(*(lambda i=i: s.post(CHAT, dict(body, seed=42 + i, n=1 if i else 4)) for i in range(9)))
     assert [choice["message"]["content"] for choice in beside[0]["choices"]] == texts, (beside[0], texts)
     for n in (0, -1, 1000):
         s.post(CHAT, dict(body, n=n), 400)
@@ -173,7 +173,7 @@ def the_context_is_a_limit(s):
             assert "256" in answer["error"]["message"] and str(n) in answer["error"]["message"], answer
     s.post(TEXT, {"prompt": [7] * 300, "stream": True}, 400)
     for path, unlimited, n_total in ((TEXT, {"prompt": [7] * 200, "ignore_eos": True}, 200 + 16),  # 16: OpenAI's default
-                                     (CHAT, chat("x " * 100, ignore_eos=True, max_tokens=None), 256)):
+                                     (CHAT, chat("x " * 200, ignore_eos=True, max_tokens=None), 256)):
         answer = s.post(path, unlimited)
         assert answer["usage"]["total_tokens"] == n_total and answer["choices"][0]["finish_reason"] == "length", answer
     for value, code in ((1, 200), (2, 200), (0, 200), (-1, 400), (-2, 400), (1.5, 400), ("5", 400), (2**31, 400),
