@@ -381,15 +381,6 @@ static enum status check_first_prompt(struct run *run) {
     return status;
 }
 
-static enum status await_model(struct run *run, const char *model) {
-    enum status status = cmd_engine_await(&run->model, &run->note);
-    if (status) return status;
-    int n_rows = engine_model(run->model.engine)->n_vocab, n_tokens = (int)tokenizer_n_vocab(run->tokenizer);
-    if (n_tokens <= n_rows) return STATUS_OK;
-    return status_fail(&run->note, STATUS_FORMAT, "%s: tokenizer.ggml.tokens has %d tokens, token_embd.weight %d rows",
-                       model, n_tokens, n_rows);
-}
-
 static enum status check_options(const struct options *options, struct status_note *note) {
     struct sampling sampling = read_sampling(options);
     if (options->max_tokens < 1 || options->max_tokens > INT32_MAX)
@@ -418,7 +409,7 @@ int cmd_run(const struct options *options, int n_words, const char **words) {
     enum status status = run.request ? open_model(&run, words[0]) : STATUS_NOMEM;
     if (!status && !is_conversation && !options->prompt.n_items) status = read_stdin(&run);
     if (!status && !is_conversation) status = check_first_prompt(&run);
-    if (!status) status = await_model(&run, words[0]);
+    if (!status) status = cmd_engine_await(&run.model, &run.note);
     int exit_code;
     if (status)
         exit_code = cmd_fail(NULL, status, &run.note);

@@ -93,7 +93,8 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
         !kv_pins_init(&engine->pins, &engine->groups, options->max_context, limits.max_rows) &&
         !admission_init(&engine->admission, &admission, options->max_sequences) &&
         !step_batch_init(&engine->batch, &limits, engine->groups.n_groups) &&
-        !sampler_init(&engine->sampler, engine->model.n_vocab, options->n_threads, &engine->kernels))
+        !sampler_init(&engine->sampler, engine->model.n_tokens, engine->model.n_vocab, options->n_threads,
+                      &engine->kernels))
         return STATUS_OK;
     return status_fail(note, STATUS_NOMEM, "no memory for %d sequences of %d tokens", options->max_sequences,
                        options->max_context);

@@ -39,7 +39,8 @@ static enum status check_tokens(const struct engine *engine, struct request *req
 
 static enum status check_results(const struct engine *engine, struct request *request) {
     struct status_note *note = &request->note;
-    int max_top = SAMPLER_MAX_TOP_LOGPROBS < engine->model.n_vocab ? SAMPLER_MAX_TOP_LOGPROBS : engine->model.n_vocab;
+    int n_tokens = engine->model.n_tokens,
+        max_top = SAMPLER_MAX_TOP_LOGPROBS < n_tokens ? SAMPLER_MAX_TOP_LOGPROBS : n_tokens;
     if (request->logits && (request->logits_from < 0 || request->logits_from >= request->n_prompt))
         return status_fail(note, STATUS_INVALID, "logits from position %d of a prompt of %d", request->logits_from,
                            request->n_prompt);

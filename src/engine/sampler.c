@@ -50,8 +50,8 @@ enum status sampler_check_ids(const struct sampling *sampling, int n_vocab, stru
     return STATUS_OK;
 }
 
-static bool init_scratch(struct sampler_scratch *scratch, int n_vocab) {
-    size_t n = (size_t)n_vocab;
+static bool init_scratch(struct sampler_scratch *scratch, int n_rows) {
+    size_t n = (size_t)n_rows;
     *scratch = (struct sampler_scratch){.logits = mem_alloc_array(n, sizeof *scratch->logits),
                                         .weights = mem_alloc_array(n, sizeof *scratch->weights),
                                         .ids = mem_alloc_array(2 * n, sizeof *scratch->ids),
@@ -61,13 +61,14 @@ static bool init_scratch(struct sampler_scratch *scratch, int n_vocab) {
     return scratch->logits && scratch->weights && scratch->ids && scratch->counts && scratch->sums && scratch->bins;
 }
 
-enum status sampler_init(struct sampler *sampler, int n_vocab, int n_workers, const struct kernel_table *kernels) {
+enum status sampler_init(struct sampler *sampler, int n_vocab, int n_rows, int n_workers,
+                         const struct kernel_table *kernels) {
     *sampler = (struct sampler){.n_vocab = n_vocab,
                                 .n_workers = n_workers,
                                 .softmax_weights = kernels->softmax_weights,
                                 .scratch = mem_alloc_array((size_t)n_workers, sizeof *sampler->scratch)};
     bool has_memory = sampler->scratch != NULL;
-    for (int i = 0; has_memory && i < n_workers; i++) has_memory = init_scratch(&sampler->scratch[i], n_vocab);
+    for (int i = 0; has_memory && i < n_workers; i++) has_memory = init_scratch(&sampler->scratch[i], n_rows);
     if (has_memory) return STATUS_OK;
     sampler_deinit(sampler);
     return STATUS_NOMEM;

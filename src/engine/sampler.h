@@ -65,7 +65,8 @@ struct sampler_scratch {
 };
 
 struct sampler {
-    int n_vocab, n_workers;
+    int n_vocab; /* ids below it may be picked; logits and scratch may go on */
+    int n_workers;
     softmax_weights_fn *softmax_weights;
     struct sampler_scratch *scratch; /* [n_workers] */
 };
@@ -76,7 +77,8 @@ WARN_UNUSED enum status sampler_check(const struct sampling *sampling, struct st
 /* Whether the ids that it names are in the vocabulary. Errors: STATUS_INVALID. */
 WARN_UNUSED enum status sampler_check_ids(const struct sampling *sampling, int n_vocab, struct status_note *note);
 
-WARN_UNUSED enum status sampler_init(struct sampler *sampler, int n_vocab, int n_workers,
+/* n_rows: logits, the rest of them padding; ids of a request may be any of these. */
+WARN_UNUSED enum status sampler_init(struct sampler *sampler, int n_vocab, int n_rows, int n_workers,
                                      const struct kernel_table *kernels);
 void sampler_deinit(struct sampler *sampler);
 

@@ -29,6 +29,7 @@ struct model_layer {
 struct model_config {
     char arch[32]; /* general.architecture */
     int n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, n_vocab;
+    int n_tokens;    /* ids below it are texts; rows of the embedding beyond are padding */
     int max_context; /* what the model was made for */
     float norm_eps;
     float query_scale; /* on Q, once */
@@ -38,7 +39,8 @@ struct model_config {
 };
 
 /* Reads the keys that all architectures share; sets query_scale 1/sqrt(head_dim), embed_scale 1, ropes[0] from
- * rope.freq_base and rope.scaling.*, all layers unwindowed. n_vocab is left 0: the embedding tensor tells.
+ * rope.freq_base and rope.scaling.*, all layers unwindowed. n_vocab and n_tokens are left 0: the embedding
+ * tensor tells.
  * Errors: STATUS_FORMAT with key and value in note (STATUS_INVALID for a key of another kind); an unknown rope scaling
  * is refused. */
 WARN_UNUSED enum status model_config_read(struct model_config *config, const struct gguf *gguf,

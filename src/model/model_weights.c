@@ -67,6 +67,22 @@ static void bind_extras(struct binder *binder, struct layer_weights *layer, int 
     }
 }
 
+/* Masks of allowed ids are as long as the logits: a list of tokens may not be longer. */
+static enum status count_tokens(struct model_config *config, const struct gguf *gguf, struct status_note *note) {
+    static const char key[] = "tokenizer.ggml.tokens";
+    struct gguf_array tokens;
+    config->n_tokens = config->n_vocab;
+    if (config->n_vocab < 1) return status_fail(note, STATUS_FORMAT, "tensor token_embd.weight has no rows");
+    if (!gguf_has(gguf, key)) return STATUS_OK;
+    enum status status = gguf_get_array(gguf, key, &tokens, note);
+    if (status) return status;
+    if (tokens.n_items > (uint64_t)config->n_vocab)
+        return status_fail(note, STATUS_FORMAT, "%s has %llu tokens, token_embd.weight %d rows", key,
+                           (unsigned long long)tokens.n_items, config->n_vocab);
+    if (tokens.n_items) config->n_tokens = (int)tokens.n_items;
+    return STATUS_OK;
+}
+
 enum status model_weights_bind(struct model_weights *weights, struct model_config *config, const struct gguf *gguf,
                                unsigned extras, struct status_note *note) {
     *weights = (struct model_weights){.n_layers = config->n_layers};
@@ -94,8 +110,7 @@ enum status model_weights_bind(struct model_weights *weights, struct model_confi
         bind_layer(&binder, &layer->ffn_down, i, "ffn_down.weight", config->d_model, config->d_ff);
         bind_extras(&binder, layer, i, config, extras);
     }
-    if (!binder.status && config->n_vocab < 1)
-        binder.status = status_fail(note, STATUS_FORMAT, "tensor token_embd.weight has no rows");
+    if (!binder.status) binder.status = count_tokens(config, gguf, note);
     if (binder.status) model_weights_deinit(weights);
     return binder.status;
 }

@@ -34,7 +34,7 @@ struct model_weights {
 /* What an architecture has besides the common tensors. */
 enum model_weights_extra { MODEL_WEIGHTS_QK_NORM = 1, MODEL_WEIGHTS_POST_NORM = 2, MODEL_WEIGHTS_QKV_BIAS = 4 };
 
-/* Sets config->n_vocab from the embedding.
+/* Sets config->n_vocab from the embedding, n_tokens from the tokenizer's list (without one: as many).
  * Errors: STATUS_FORMAT with the tensor's name for a missing tensor or a shape that disagrees with config. */
 WARN_UNUSED enum status model_weights_bind(struct model_weights *weights, struct model_config *config,
                                            const struct gguf *gguf, unsigned extras, struct status_note *note);

@@ -1,62 +1,40 @@
 #!/usr/bin/env bash
 # app_cache: answers kept in a real redis-server: which, for whom, for how long, and what happens without it.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${KVICK_GOLDEN:-../shared/golden}/gguf/llama.gguf
-[ -f "$model" ] || { echo "no golden data in ${model%/gguf/*}"; exit 77; }
+. "$(dirname "$0")/../support/e2e.sh"
+need_golden gguf/llama.gguf
 command -v redis-server >/dev/null || { echo "redis-server is not installed (scripts/setup): not tested"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-KVICK=${KVICK:-build/release/kvick} MODEL=$model WORK=$work python3 - <<'PY'
+python3 - <<'PY'
 import json
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
 
-sys.path.insert(0, "tests/support")
-from gguf_template import with_template
-from kvick_server import CHAT, KVICK, SLOW, TEXT, KvickServer, Tally
+from gguf_change import with_template
+from kvick_server import CHAT, FOLDER, KVICK, SLOW, TEXT, KvickServer, Tally, wait_until
 
-WORK = os.environ["WORK"]
-MODEL, ERRORS = f"{WORK}/tiny.gguf", f"{WORK}/errors"
-ADDRESS = f"unix:{WORK}/redis"
+MODEL, ADDRESS = f"{FOLDER}/tiny.gguf", f"unix:{FOLDER}/redis"
 with_template(os.environ["MODEL"], MODEL)
 
 
 class Redis:
-    def __init__(self, port=0):
-        self.process = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--unixsocket",
-                                         f"{WORK}/redis", "--save", "", "--dir", WORK], stdout=subprocess.PIPE,
-                                        text=True)
-        for line in self.process.stdout:
-            if "eady to accept connections" in line and (not port or "tcp" in line.lower() or True):
-                break
-        while subprocess.run(["redis-cli", "-s", f"{WORK}/redis", "ping"], capture_output=True,
-                             check=False).stdout != b"PONG\n":
-            time.sleep(0.01)
+    def __init__(self):
+        self.process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", f"{FOLDER}/redis", "--save", "",
+                                         "--dir", FOLDER], stdout=subprocess.DEVNULL)
+        wait_until(lambda: self.says("ping") == "PONG\n", 10)
+
+    def says(self, *words):
+        return subprocess.run(["redis-cli", "-s", f"{FOLDER}/redis", *words], capture_output=True, text=True,
+                              check=False).stdout
 
     def end(self):
         self.process.kill()
         self.process.wait()
-        self.process.stdout.close()
 
 
 def serve(*arguments, address=ADDRESS):
-    # What it says goes to a file: nobody reads a pipe meanwhile.
-    errors = open(ERRORS, "w", encoding="utf-8")
-    popen = subprocess.Popen
-    subprocess.Popen = lambda command, **more: popen(command, **dict(more, stderr=errors))
-    try:
-        server = KvickServer("--app-cache", address, "--no-access-log", *arguments, model=MODEL)
-    finally:
-        subprocess.Popen = popen
-        errors.close()
-    server.process.stderr = open(ERRORS, encoding="utf-8")
-    return server
+    return KvickServer("--app-cache", address, "--no-access-log", *arguments, model=MODEL)
 
 
 def chat(text="hi", **more):
@@ -72,11 +50,11 @@ def ask(s, body, path=CHAT, **headers):
 
 
 def metric(s, name):
-    return int(float(re.search(rf"^kvick_app_cache_{name} (\S+)$", s.ask("GET", "/metrics")[2].decode(), re.MULTILINE)[1]))
+    return s.metrics()["kvick_app_cache_" + name]
 
 
 def prefix_queries(s):
-    return re.search(r"^vllm:prefix_cache_queries(?:_total)?\{.*$", s.ask("GET", "/metrics")[2].decode(), re.MULTILINE)[0]
+    return s.metrics()["vllm:prefix_cache_queries_total{}"]
 
 
 def same_but_for_ids(first, second):
@@ -85,13 +63,6 @@ def same_but_for_ids(first, second):
     # What a prefix hit is counted as differs: a hit of this cache has none.
     varying = r'"id":"[^"]+"|"(?:cached|input|cache_read_input)_tokens":\d+'
     return re.sub(varying, "", first) == re.sub(varying, "", second)
-
-
-def wait_for(condition, seconds):
-    deadline = time.monotonic() + seconds * SLOW
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def the_same_again_is_a_hit(s):
@@ -147,14 +118,12 @@ def what_is_not_determined_is_not_kept(s):
 
 
 def who_leaves_keeps_nothing(s):
-    body = json.dumps(chat("left", max_tokens=200, stream=True)).encode()
-    import socket
-    client = socket.create_connection(("127.0.0.1", s.port))
-    client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
+    body = chat("left", max_tokens=200, stream=True)
+    client = s.begin(CHAT, body)
     client.recv(100)
     client.close()
-    wait_for(lambda: s.load() == 0, 1)
-    assert ask(s, json.loads(body))[0] == "miss"
+    wait_until(lambda: s.load() == 0, 1)
+    assert ask(s, body)[0] == "miss"
 
 
 def it_is_kept_so_long(s):
@@ -164,23 +133,21 @@ def it_is_kept_so_long(s):
 
 
 def tenants_do_not_meet():
-    s = serve("--api-key", "a", "--api-key", "b")
     keys = [{"Authorization": "Bearer a"}, {"Authorization": "Bearer b"}]
-    assert [ask(s, chat("secret"), **key)[0] for key in keys] == ["miss", "miss"]
-    assert [ask(s, chat("secret"), **key)[0] for key in keys] == ["hit", "hit"]
-    assert s.stop() == 0
+    with serve("--api-key", "a", "--api-key", "b") as s:
+        assert [ask(s, chat("secret"), **key)[0] for key in keys] == ["miss", "miss"]
+        assert [ask(s, chat("secret"), **key)[0] for key in keys] == ["hit", "hit"]
 
 
 def another_arithmetic_is_another_answer():
-    s = serve("--kv-cache-dtype", "f16")
-    assert ask(s, chat())[0] == "miss"
-    assert s.stop() == 0
-    s = serve()
-    assert ask(s, chat())[0] == "hit"  # of a server that has ended
-    assert s.stop() == 0
+    with serve("--kv-cache-dtype", "f16") as s:
+        assert ask(s, chat())[0] == "miss"
+    with serve() as s:
+        assert ask(s, chat())[0] == "hit"  # of a server that has ended
 
 
-def without_redis_requests_go_on(s, redis):
+def without_redis_requests_go_on(s):
+    global redis
     redis.end()
     for i in range(5):
         begun = time.monotonic()
@@ -188,20 +155,16 @@ def without_redis_requests_go_on(s, redis):
         assert time.monotonic() - begun < 1 * SLOW
     time.sleep(1.3)
     assert ask(s, chat("alone"))[0] is None
-    lines = [line for line in open(ERRORS, encoding="utf-8") if "app cache" in line]
+    lines = [line for line in s.errors if "app cache" in line]
     assert len(lines) == 1 and "go on uncached" in lines[0], lines
-    again = Redis()
-    wait_for(lambda: [ask(s, chat("back"))[0] for _ in range(2)] == ["hit", "hit"], 4)
-    lines = [line for line in open(ERRORS, encoding="utf-8") if "app cache" in line]
+    redis = Redis()
+    wait_until(lambda: [ask(s, chat("back"))[0] for _ in range(2)] == ["hit", "hit"], 4)
+    lines = [line for line in s.errors if "app cache" in line]
     assert len(lines) == 2 and "there again" in lines[1], lines
-    return again
 
 
 def a_redis_that_hangs_is_not_waited_for(s):
-    found = subprocess.run(["redis-cli", "-s", f"{WORK}/redis", "info", "server"], capture_output=True, text=True,
-                           check=True).stdout
-    process = int(re.search(r"process_id:(\d+)", found)[1])
-    os.kill(process, signal.SIGSTOP)
+    redis.process.send_signal(signal.SIGSTOP)
     try:
         for i in range(4):
             begun = time.monotonic()
@@ -209,8 +172,8 @@ def a_redis_that_hangs_is_not_waited_for(s):
             assert time.monotonic() - begun < 0.5 + 0.5 * SLOW, i
         assert metric(s, "unavailable_total") > 0
     finally:
-        os.kill(process, signal.SIGCONT)
-    wait_for(lambda: ask(s, chat("after it hung"))[0] == "hit", 4)
+        redis.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: ask(s, chat("after it hung"))[0] == "hit", 4)
 
 
 def addresses():
@@ -219,9 +182,8 @@ def addresses():
                               text=True, check=False, timeout=60)
         assert done.returncode in (1, 2) and "--app-cache" in done.stderr, (address, done)
     # Nobody there is no reason not to start.
-    s = serve(address="redis://127.0.0.1:1/3")
-    assert ask(s, chat())[0] is None
-    assert s.stop() == 0
+    with serve(address="redis://127.0.0.1:1/3") as s:
+        assert ask(s, chat())[0] is None
 
 
 tally = Tally()
@@ -230,22 +192,15 @@ server = serve()
 for test in (the_same_again_is_a_hit, an_id_of_the_client_is_told, a_hit_tells_of_no_prefix_hits,
              what_changes_the_answer_is_another_request, what_is_not_determined_is_not_kept, who_leaves_keeps_nothing):
     tally.attempt(test, server)
-server.stop()
-server = serve("--app-cache-ttl", "2")
-tally.attempt(it_is_kept_so_long, server)
-server.stop()
+tally.attempt(server.ends_well)
+with serve("--app-cache-ttl", "2") as server:
+    tally.attempt(it_is_kept_so_long, server)
 tally.attempt(tenants_do_not_meet)
 tally.attempt(another_arithmetic_is_another_answer)
-server = serve()
-held = {}
-def down_and_up():
-    held["redis"] = without_redis_requests_go_on(server, redis)
-tally.attempt(down_and_up)
-if "redis" in held:
+with serve() as server:
+    tally.attempt(without_redis_requests_go_on, server)
     tally.attempt(a_redis_that_hangs_is_not_waited_for, server)
-    held["redis"].end()
-redis.end() if redis.process.poll() is None else None
-server.stop()
+redis.end()
 tally.attempt(addresses)
 tally.end()
 PY

@@ -1,24 +1,21 @@
 #!/usr/bin/env bash
 # Whatever is wrong with what a command is given: exit 1 (2 for usage), one line on stderr that names it, nothing on
-# stdout, no signal, < 1 s, < 100 MB. Prints 'N passed, N failed, N skipped'.
-set -u
-cd "$(dirname "$0")/../.." || exit 1
-export KVICK=${KVICK:-build/release/kvick}
-export KVICK_GOLDEN=${KVICK_GOLDEN:-../shared/golden}
-exec python3 - <<'EOF_PY'
-import os, sys, tempfile
+# stdout, no signal, < 1 s, < 100 MB.
+. "$(dirname "$0")/../support/e2e.sh"
+python3 - <<'PY'
+import os
 
-KVICK, GOLDEN = os.environ["KVICK"], os.environ["KVICK_GOLDEN"]
+from kvick_server import FOLDER, KVICK, SLOW, Tally
+
+GOLDEN = os.environ.get("KVICK_GOLDEN", "../shared/golden")
 CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
 SMOLLM2 = os.path.join(CACHE, "kvick", "models", "smollm2.gguf")
-IS_SANITIZED = os.environ.get("KVICK_BUILD_DIR", "").rsplit("/", 1)[-1] not in ("", "release")
-passed = failed = 0
-scratch = tempfile.mkdtemp()
+tally = Tally()
 
 
 def measure(args):
     """(exit status, stdout, stderr, seconds of CPU, KiB of memory) of one child; negative status: a signal."""
-    with open(os.path.join(scratch, "out"), "w+b") as out, open(os.path.join(scratch, "err"), "w+b") as err:
+    with open(os.path.join(FOLDER, "out"), "w+b") as out, open(os.path.join(FOLDER, "err"), "w+b") as err:
         pid = os.posix_spawn(KVICK, [KVICK, *args], os.environ, file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, out.fileno(), 1), (os.POSIX_SPAWN_DUP2, err.fileno(), 2)])
@@ -29,25 +26,20 @@ def measure(args):
 
 
 def expect(exit_code, words, *args, max_mib=100):
-    global passed, failed
     status, out, err, seconds, kib = measure(args)
     text, wrong = err.decode("utf-8", "replace"), []
     if status != exit_code: wrong.append(f"exit {status}, not {exit_code}")
     if out: wrong.append(f"stdout: {out[:80]!r}")
     if not text.endswith("\n") or text.count("\n") != 1: wrong.append("not one line on stderr")
     wrong += [f"'{word}' is not named" for word in words if word not in text]
-    if not IS_SANITIZED:
+    if SLOW == 1:
         if seconds > 1: wrong.append(f"{seconds:.2f} s")
         if kib > max_mib * 1024: wrong.append(f"{kib} KiB")
-    if wrong:
-        failed += 1
-        print(f"FAILED: kvick {' '.join(a[:60] for a in args)}: {'; '.join(wrong)}: {text[:300]!r}")
-    else:
-        passed += 1
+    tally.check(f"kvick {' '.join(a[:60] for a in args)}: {'; '.join(wrong)}: {text[:300]!r}", not wrong)
 
 
 def file_of(name, data):
-    path = os.path.join(scratch, name)
+    path = os.path.join(FOLDER, name)
     with open(path, "wb") as file:
         file.write(data)
     return path
@@ -86,7 +78,7 @@ for command in (["run", "{}", "-p", "a"], ["inspect", "{}"], ["tokenize", "{}"],
     expect(1, ["no-such-model", "fetch-model"], *with_file("no-such-model"))
     expect(1, ["empty.gguf"], *with_file(file_of("empty.gguf", b"")))
     expect(1, ["noise.gguf"], *with_file(file_of("noise.gguf", bytes(range(256)) * 64)))
-    expect(1, [os.path.basename(scratch)], *with_file(scratch))
+    expect(1, [os.path.basename(FOLDER)], *with_file(FOLDER))
     if os.path.isdir(os.path.join(GOLDEN, "bad")):
         for name in sorted(os.listdir(os.path.join(GOLDEN, "bad"))):
             if name.startswith("ok-control"): continue
@@ -120,8 +112,5 @@ if os.path.exists(SMOLLM2):
     # The weights are being packed while the prompt's tokens are counted: the model itself may be there already.
     expect(1, ["context", "16"], "run", SMOLLM2, "-p", "a", "-c", "16", max_mib=100 + 200)
 
-for name in os.listdir(scratch): os.unlink(os.path.join(scratch, name))
-os.rmdir(scratch)
-print(f"{passed} passed, {failed} failed, 0 skipped")
-sys.exit(failed > 0)
-EOF_PY
+tally.end()
+PY

@@ -1,33 +1,25 @@
 #!/usr/bin/env bash
 # bench_phases: the report of a small run on a server of its own, its files, and what is refused; the controls with
 # KVICK_LONG.
-# shellcheck source=tests/support/e2e.sh
-source "$(dirname "$0")/../support/e2e.sh"
+. "$(dirname "$0")/../support/e2e.sh"
 need_model smollm2
 if [ "$(basename "${KVICK_BUILD_DIR:-build/release}")" != release ] && [ -z "${KVICK_LONG:-}" ]; then
     echo "a sanitizer's build takes minutes: only with KVICK_LONG"
     exit 77
 fi
-FOLDER=$folder python3 - <<'PY'
+python3 - <<'PY'
 import csv
 import json
 import os
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree
 
-KVICK, PREFIX = os.environ["KVICK"], os.path.join(os.environ["FOLDER"], "small")
-n_passed, failures = 0, []
+from kvick_server import FOLDER, KVICK, Tally
 
-
-def check(what, is_so):
-    global n_passed
-    if is_so:
-        n_passed += 1
-    else:
-        failures.append(what)
-        print("failed:", what)
+PREFIX = os.path.join(FOLDER, "small")
+tally = Tally()
+check = tally.check
 
 
 def run(*words):
@@ -74,7 +66,7 @@ check("serve: " + done.stderr, done.returncode == 0)
 one = json.loads(done.stdout)["1 client"]["summary"]
 check("two requests, one at a time", one["finished"] == 2 and one["new_tokens"] == 96 and one["refused"] == 0)
 check("no mean, but the ends", {"p50", "p95", "p99", "max"} <= set(one["ttft_ms"]) and "mean" not in done.stdout)
-trace = os.path.join(os.environ["FOLDER"], "t.jsonl")
+trace = os.path.join(FOLDER, "t.jsonl")
 with open(trace, "w", encoding="utf-8") as file:
     file.write('{"kvick_trace": 1, "name": "talk"}\n'
                '{"arrival_ms": 0, "prompt_tokens": 40, "output_tokens": 8, "label": "first"}\n'
@@ -91,6 +83,5 @@ if os.environ.get("KVICK_LONG"):
     check("six of them, all with equal ids", len(controls) == 6 and all(one["ids_equal"] for one in controls))
     check("token by token is slower", controls[0]["ratio"] > 1.5)
 
-print(f"{n_passed} passed, {len(failures)} failed, 0 skipped")
-sys.exit(bool(failures))
+tally.end()
 PY

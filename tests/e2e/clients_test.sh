@@ -1,17 +1,13 @@
 #!/usr/bin/env bash
 # clients: the openai and anthropic Python packages as they come from pip, against the server: answers, streams, usage,
 # and every refusal as the exception class that their users catch.
-# shellcheck source=tests/support/e2e.sh
-source "$(dirname "$0")/../support/e2e.sh"
+. "$(dirname "$0")/../support/e2e.sh"
 need_model smollm2
 need_venv clients
 "$python" - <<'PY'
 import json
-import sys
-import traceback
 
-sys.path.insert(0, "tests/support")
-from kvick_server import SLOW, KvickServer
+from kvick_server import SLOW, KvickServer, Tally
 import anthropic
 import openai
 
@@ -288,7 +284,7 @@ def anthropic_errors_have_their_classes(a):
     raised(anthropic.AuthenticationError, lambda: a.with_options(api_key="wrong").messages.create(**CLAUDE))
 
 
-n_passed = n_failed = 0
+tally = Tally()
 server = KvickServer("--api-key", "secret")
 client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="secret", max_retries=0,
                        timeout=60 * SLOW)
@@ -302,17 +298,7 @@ tests = [(openai_chat_whole_and_streamed, client), (openai_log_probabilities_and
          (anthropic_whole_and_streamed, claude), (anthropic_limits_and_stops, claude),
          (anthropic_forms_of_a_conversation, claude), (anthropic_tools, claude), (anthropic_errors_have_their_classes, claude)]
 for test, with_client in tests:
-    try:
-        test(with_client)
-        n_passed += 1
-        print(f"ok   {test.__name__}", flush=True)
-    except Exception:
-        n_failed += 1
-        print(f"FAIL {test.__name__}", flush=True)
-        traceback.print_exc(file=sys.stdout)
-if server.stop() != 0:
-    n_failed += 1
-    print("FAIL the server's end")
-print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
-sys.exit(n_failed > 0)
+    tally.attempt(test, with_client)
+tally.attempt(server.ends_well)
+tally.end()
 PY

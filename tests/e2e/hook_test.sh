@@ -1,27 +1,18 @@
 #!/usr/bin/env bash
 # hook: a guardrail process in front of the engine: it passes, replaces, refuses, sleeps, hangs, dies in mid-answer.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${KVICK_GOLDEN:-../shared/golden}/gguf/llama.gguf
-[ -f "$model" ] || { echo "no golden data in ${model%/gguf/*}"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-KVICK=${KVICK:-build/release/kvick} MODEL=$model WORK=$work python3 - <<'PY'
+. "$(dirname "$0")/../support/e2e.sh"
+need_golden gguf/llama.gguf
+python3 - <<'PY'
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
 
-sys.path.insert(0, "tests/support")
-from gguf_template import with_template
-from kvick_server import CHAT, KVICK, SLOW, TEXT, KvickServer, Tally, text_of
+from gguf_change import with_template
+from kvick_server import CHAT, FOLDER, KVICK, SLOW, TEXT, KvickServer, Tally, text_of, wait_until
 
-WORK = os.environ["WORK"]
-MODEL, LOG, SOCKET = f"{WORK}/tiny.gguf", f"{WORK}/asked", f"unix:{WORK}/hook"
+MODEL, LOG, SOCKET = f"{FOLDER}/tiny.gguf", f"{FOLDER}/asked", f"unix:{FOLDER}/hook"
 TIMEOUT_MS = 500 * SLOW
 with_template(os.environ["MODEL"], MODEL)
 
@@ -60,10 +51,8 @@ def asked():
 
 def plain_answers(bodies):
     """What a server without a guardrail says."""
-    server = KvickServer("--no-access-log", model=MODEL)
-    answers = [server.post(CHAT if "messages" in body else TEXT, body) for body in bodies]
-    assert server.stop() == 0
-    return answers
+    with KvickServer("--no-access-log", model=MODEL) as server:
+        return [server.post(CHAT if "messages" in body else TEXT, body) for body in bodies]
 
 
 def what_fails_must_be_chosen():
@@ -119,15 +108,9 @@ def what_it_refuses_is_an_error_with_its_reason(s):
 def its_time_is_told_and_stops_nobody(s):
     phases = s.post(CHAT, chat("SLEEP", return_phases=True))["usage"]["kvick"]
     assert phases["preprocess_ms"] >= 190 and abs(phases["unaccounted_ms"]) <= 1 * SLOW, phases
-    begun, worst = time.monotonic(), 0
-    threads = [threading.Thread(target=s.post, args=(CHAT, chat(f"SLEEP {i}"))) for i in range(16)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        asked_at = time.monotonic()
-        assert s.ask("GET", "/health")[0] == 200
-        worst = max(worst, time.monotonic() - asked_at)
-        time.sleep(0.01)
+    begun = time.monotonic()
+    answers, worst = s.probe_beside(*(lambda i=i: s.post(CHAT, chat(f"SLEEP {i}")) for i in range(16)))
+    assert all(answers)
     assert time.monotonic() - begun < 1.5 * SLOW, "sixteen questions one after the other"
     assert worst < 0.15 * SLOW, worst
 
@@ -142,8 +125,7 @@ def its_time_is_a_part_of_what_is_promised(s):
     assert error["code"] == "deadline" and len(asked()) == n_asked, error
     status, headers, _ = s.ask("POST", CHAT, chat("SLEEP"), {"x-kvick-deadline-ms": "60000"})
     assert status == 200 and float(headers["x-kvick-ttft-estimate-ms"]) >= 195, headers
-    text_of_metrics = s.ask("GET", "/metrics")[2].decode()
-    assert 'kvick_pre_hook_answers_total{verdict="pass"}' in text_of_metrics, text_of_metrics[-500:]
+    assert s.metrics()['kvick_pre_hook_answers_total{verdict="pass"}'] > 0
 
 
 def what_fails_is_refused_when_closed(s):
@@ -156,16 +138,11 @@ def what_fails_is_refused_when_closed(s):
 
 
 def who_leaves_while_it_hangs_is_gone(s):
-    raw = json.dumps(chat("HANG")).encode()
-    client = socket.create_connection(("127.0.0.1", s.port))
-    client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(raw)) + raw)
+    client = s.begin(CHAT, chat("HANG"))
     time.sleep(0.1)
     assert s.load() == 1
     client.close()
-    begun = time.monotonic()
-    while s.load():
-        assert time.monotonic() - begun < 0.3 * SLOW
-        time.sleep(0.01)
+    wait_until(lambda: s.load() == 0, 0.3)
 
 
 def a_guardrail_that_dies_and_one_that_comes_back(s, hook):
@@ -180,7 +157,7 @@ def a_guardrail_that_dies_and_one_that_comes_back(s, hook):
 def what_fails_passes_when_open(s):
     for word in ("HANG", "GARBAGE", "FAULT", "NONSENSE", "DIE", "gone"):
         assert s.post(CHAT, chat(word))["choices"], word
-    assert 'kvick_pre_hook_answers_total{verdict="failed"} 6' in s.ask("GET", "/metrics")[2].decode()
+    assert s.metrics()['kvick_pre_hook_answers_total{verdict="failed"}'] == 6
 
 
 tally = Tally()
@@ -193,7 +170,7 @@ for test in (it_sees_what_the_model_reads_and_lets_it_pass, forms_of_replies, wh
              who_leaves_while_it_hangs_is_gone):
     tally.attempt(test, server)
 tally.attempt(a_guardrail_that_dies_and_one_that_comes_back, server, hook)
-tally.attempt(lambda: server.stop() == 0 or sys.exit(1))
+tally.attempt(server.ends_well)
 hook.end()
 hook = Hook("port")
 server = serve(hook.address, "open")

@@ -130,10 +130,6 @@ def masks_cost_little():
     assert share <= BOUNDS["schema_mask_share"]["value"], (free, masked)
 
 
-def the_server_ends():
-    assert server.stop() == 0
-
-
 tally = Tally()
 server = KvickServer("--no-access-log", max_len=512)
 tally.attempt(every_keyword_is_tried)
@@ -141,6 +137,6 @@ tally.attempt(what_cannot_be_honoured_is_refused_with_its_place)
 tally.attempt(answers_follow_their_schemas)
 if SLOW == 1:
     tally.attempt(masks_cost_little)
-tally.attempt(the_server_ends)
+tally.attempt(server.ends_well)
 tally.end()
 PY

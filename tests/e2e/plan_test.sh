@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # plan: what a header alone tells, held against what the engine counts.
-# shellcheck source=tests/support/e2e.sh
-source "$(dirname "$0")/../support/e2e.sh"
+. "$(dirname "$0")/../support/e2e.sh"
 
 plan_json() { "$kvick" plan "$@" --json >"$out" 2>"$err"; }
 

@@ -24,13 +24,9 @@ def the_session_prints_what_it_says():
     assert " ".join(out.getvalue().split()) == " ".join(printed.split()), out.getvalue()
 
 
-def the_server_ends():
-    assert server.stop() == 0
-
-
 tally = Tally()
 server = KvickServer()
-for test in (the_session_prints_what_it_says, the_server_ends):
+for test in (the_session_prints_what_it_says, server.ends_well):
     tally.attempt(test)
 tally.end()
 PY

@@ -1,23 +1,17 @@
 #!/usr/bin/env bash
 # run-batch: a file of requests answered as the server answers them, line by line, whatever a line does; ended in the
 # middle and taken up.
-# shellcheck source=tests/support/e2e.sh
-source "$(dirname "$0")/../support/e2e.sh"
+. "$(dirname "$0")/../support/e2e.sh"
 need_model smollm2
 python3 - <<'PY'
 import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
-import time
 
-sys.path.insert(0, "tests/support")
-from kvick_server import CHAT, KVICK, SLOW, TEXT, KvickServer, Tally, chat
+from kvick_server import CHAT, FOLDER, KVICK, SLOW, TEXT, KvickServer, Tally, chat, wait_until
 
-FOLDER = tempfile.TemporaryDirectory()
-IN, OUT = (os.path.join(FOLDER.name, name) for name in ("in.jsonl", "out.jsonl"))
+IN, OUT = (os.path.join(FOLDER, name) for name in ("in.jsonl", "out.jsonl"))
 
 
 def line(custom_id, body, url=TEXT, **more):
@@ -71,8 +65,7 @@ def answers_are_the_servers():
     said = run()
     assert "7 of 7 lines, 0 refused" in said, said
     rows, _ = answers()
-    s = KvickServer("--max-model-len", "512")
-    try:
+    with KvickServer(max_len=512) as s:
         for name, (url, body) in bodies.items():
             response = rows[name]["response"]
             assert response["status_code"] == 200 and rows[name]["error"] is None, rows[name]
@@ -83,8 +76,6 @@ def answers_are_the_servers():
                 for item in either.get("output", []):
                     item.pop("id")
             assert response["body"] == answer, (name, response["body"], answer)
-    finally:
-        assert s.stop() == 0
 
 
 def a_bad_line_hurts_no_other():
@@ -129,10 +120,9 @@ def an_ended_run_is_taken_up():
     for how in (signal.SIGINT, signal.SIGKILL):
         process = subprocess.Popen(command("--max-num-seqs", "4", "--resume"), stderr=subprocess.PIPE, text=True)
         before = len(answers()[1]) if os.path.exists(OUT) else 0
-        deadline = time.monotonic() + 60 * SLOW
-        while not os.path.exists(OUT) or open(OUT, encoding="utf-8").read().count("\n") < before + 2:
-            assert time.monotonic() < deadline and process.poll() is None, process
-            time.sleep(0.02)
+        wait_until(lambda: process.poll() is not None or (
+            os.path.exists(OUT) and open(OUT, encoding="utf-8").read().count("\n") >= before + 2), 60)
+        assert process.poll() is None, process
         process.send_signal(how)
         said = process.communicate(timeout=30 * SLOW)[1]
         if how == signal.SIGINT:

@@ -163,6 +163,17 @@ class Terminal:
             os.environ["TERM"] = "xterm"
             os.execv(KVICK, [KVICK, "run", "smollm2", *arguments])
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass  # it has ended
+        os.close(self.fd)
+
     def wait_for(self, word, seconds):
         end = time.monotonic() + seconds
         while word not in self.shown:
@@ -209,36 +220,27 @@ def a_typed_line_keeps_every_character():
     n_prompt = run_json(*STABLE, "-p", text, "-n", "2")[0]["usage"]["prompt_tokens"]
     for locale in ("C", "C.UTF-8"):
         os.environ["LC_ALL"] = locale
-        terminal = Terminal(*STABLE, "-n", "2")
         try:
-            terminal.wait_for("> ", 30 * SLOW)
-            terminal.type_at_prompt(text + "\n")
-            terminal.wait_for(text + "\r\n", 10 * SLOW)  # what the line editor holds
-            terminal.wait_for(f"prefill  {n_prompt} prompt tokens", 30 * SLOW)
+            with Terminal(*STABLE, "-n", "2") as terminal:
+                terminal.wait_for("> ", 30 * SLOW)
+                terminal.type_at_prompt(text + "\n")
+                terminal.wait_for(text + "\r\n", 10 * SLOW)  # what the line editor holds
+                terminal.wait_for(f"prefill  {n_prompt} prompt tokens", 30 * SLOW)
         finally:
             del os.environ["LC_ALL"]
-            os.kill(terminal.pid, signal.SIGKILL)
-            os.waitpid(terminal.pid, 0)
-            os.close(terminal.fd)
 
 
 def an_interrupt_right_after_enter_counts():
-    terminal = Terminal(*STABLE, "-n", "400")
-    try:
+    with Terminal(*STABLE, "-n", "400") as terminal:
         terminal.wait_for("> ", 30 * SLOW)
         terminal.type_at_prompt(LONG + "\n")
         terminal.wait_for("world.\r\n", 10 * SLOW)  # the echo: the line has been read, nothing is answered yet
         terminal.type("\3")
         terminal.wait_for("interrupted", 5 * SLOW)
-    finally:
-        os.kill(terminal.pid, signal.SIGKILL)
-        os.waitpid(terminal.pid, 0)
-        os.close(terminal.fd)
 
 
 def a_session_in_a_terminal():
-    terminal = Terminal(*STABLE, "-n", "400")
-    try:
+    with Terminal(*STABLE, "-n", "400") as terminal:
         terminal.wait_for("> ", 30 * SLOW)
         terminal.type_at_prompt(FRANCE + "\n")
         terminal.wait_for("Paris", 30 * SLOW)
@@ -257,13 +259,6 @@ def a_session_in_a_terminal():
         terminal.type_at_prompt("\4")
         code = terminal.wait_end(30 * SLOW)
         assert time.monotonic() - started < 2 * SLOW and code == 0, code
-    finally:
-        try:
-            os.kill(terminal.pid, signal.SIGKILL)
-            os.waitpid(terminal.pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass  # it has ended, as it should
-        os.close(terminal.fd)
 
 
 tally = Tally()

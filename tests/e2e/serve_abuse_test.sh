@@ -9,56 +9,29 @@ import json
 import os
 import random
 import re
-import resource
+import select
 import selectors
 import signal
 import socket
 import struct
 import subprocess
-import threading
 import time
 
-from kvick_server import KVICK, SLOW, TEXT, Tally
+from gguf_change import rewrite, with_template, with_tokens
+from kvick_server import (CHAT, FOLDER, KVICK, SLOW, TEXT, KvickServer, Tally, in_threads, raw_request, streamed_text, text_of,
+                          wait_until)
 
 MODEL = os.environ["MODEL"]
 CLOSE = b"Connection: close\r\n"
 
 
-class Server:
-    def __init__(self, *arguments, port=0, descriptors=None):
-        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
-        self.process = subprocess.Popen([KVICK, "serve", MODEL, "--port", str(port), "--no-access-log", *arguments],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limit)
-        for line in self.process.stdout:
-            found = re.search(r"listening on \w+://[\d.]+:(\d+)", line)
-            if found:
-                self.port = int(found[1])
-                return
-        errors, code = self.process.stderr.read(), self.wait()
-        assert code == 1, (code, errors)
-        raise AssertionError(errors)
-
-    def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        return self.wait()
-
-    def wait(self):
-        try:
-            return self.process.wait(timeout=40 * SLOW)
-        finally:
-            self.process.stdout.close()
-            self.process.stderr.close()
+class Server(KvickServer):
+    def __init__(self, *arguments, descriptors=None, model=MODEL, **more):
+        super().__init__("--no-access-log", *arguments, model=model, max_len=None,
+                         prefix=("prlimit", f"--nofile={descriptors}") if descriptors else (), **more)
 
     def connect(self, timeout=20):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout * SLOW)
-
-    def ask(self, method, path, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30 * SLOW)
-        connection.request(method, path, body if isinstance(body, (bytes, type(None))) else json.dumps(body))
-        reply = connection.getresponse()
-        data = reply.read()
-        connection.close()
-        return reply.status, data
+        return super().connect(timeout)
 
     def raw(self, request):
         """All bytes of the replies until the server closes."""
@@ -71,23 +44,10 @@ class Server:
                 return data
             data += part
 
-    def n_running(self):
-        return json.loads(self.ask("GET", "/load")[1])["server_load"]
-
     def is_idle(self):
-        text = self.ask("GET", "/metrics")[1].decode()
-        values = re.findall(r"^vllm:(?:num_requests_running|num_requests_waiting|kv_cache_usage_perc)\{.*\} (\S+)$", text,
-                            re.MULTILINE)
-        assert len(values) == 3, text
-        return self.n_running() == 0 and all(float(value) == 0 for value in values)
-
-    def is_idle_within(self, seconds):
-        deadline = time.monotonic() + seconds * SLOW
-        while not self.is_idle():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.01)
-        return True
+        metrics = self.metrics()
+        return self.load() == 0 and all(metrics[f"vllm:{name}{{}}"] == 0 for name in (
+            "num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"))
 
     def rss_mb(self):
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
@@ -99,10 +59,8 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def request(body, more=b"", path=TEXT, version=b"1.1"):
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return (b"POST %s HTTP/%s\r\nHost: x\r\nContent-Length: %d\r\n" % (path.encode(), version, len(raw))) + more + \
-        b"\r\n" + raw
+def request(body, headers=b"", path=TEXT, version=b"1.1"):
+    return raw_request(path, body, headers, version)
 
 
 def answer(prompt="hello", **more):
@@ -155,15 +113,9 @@ def ten_thousand_short_requests(s):
             assert reply.status == 200
         connection.close()
 
-    def run():
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    run()
+    in_threads(*[work] * 8)
     before = s.rss_mb()
-    run()
+    in_threads(*[work] * 8)
     assert SLOW > 1 or s.rss_mb() < before + 2, (before, s.rss_mb())
 
 
@@ -187,7 +139,7 @@ def who_leaves_frees_everything(s):
         client.sendall(request(answer(long_prompt, max_tokens=100, stream=i % 3 == 0, cache_salt=f"s{i}")))
         time.sleep(0.01 * (i % 6))
         client.close()
-        assert s.is_idle_within(1), i
+        wait_until(s.is_idle, 1, i)
     assert s.ask("POST", TEXT, answer(long_prompt))[0] == 200
 
 
@@ -206,7 +158,7 @@ def readers_that_do_not_read_are_bounded(s):
     assert SLOW > 1 or s.rss_mb() < before + 30, (before, s.rss_mb())
     for client in readers:
         client.close()
-    assert s.is_idle_within(1)
+    wait_until(s.is_idle, 1)
 
 
 def writers_that_do_not_stop_are_not_collected(s):
@@ -221,43 +173,27 @@ def writers_that_do_not_stop_are_not_collected(s):
         pass  # the sockets are full, or the stream ended and this was no request
     client.close()
     assert SLOW > 1 or s.rss_mb() < before + 40, (before, s.rss_mb(), n_sent)
-    assert s.is_idle_within(1)
+    wait_until(s.is_idle, 1)
 
 
 # ---- bytes ----
 
 def bodies_that_cost_much_are_refused_at_once(s):
-    worst = 0
     for body in (b'{"x":[' + b"[]," * 5000000 + b"0]}", b'{"x":[' + b"{}," * 5000000 + b"0]}",
                  b'{"prompt":[' + b"1," * 7900000 + b"1]}",
                  b'{"x":1' + b"".join(b',"%d":1' % i for i in range(300000)) + b"}"):
-        result = []
-        thread = threading.Thread(target=lambda: result.append(s.ask("POST", TEXT, body)))
-        thread.start()
-        while thread.is_alive():
-            started = time.monotonic()
-            assert s.ask("GET", "/health")[0] == 200
-            worst = max(worst, time.monotonic() - started)
-            time.sleep(0.01)
-        assert result[0][0] == 400 and b"more than" in result[0][1], result
-    assert worst < 0.5 * SLOW, worst
+        (error,), worst = s.probe_beside(lambda: s.post(TEXT, body, 400))
+        assert "more than" in error["error"]["message"] and worst < 0.5 * SLOW, (error, worst)
 
 
 def long_runs_of_one_character_stop_nobody(s):
     for character in "a \n=é🦙":
         times = []
         for n in (100000, 200000):
-            worst, result = 0, []
-            thread = threading.Thread(target=lambda: result.append(s.ask("POST", TEXT, answer(character * n))))
             started = time.monotonic()
-            thread.start()
-            while thread.is_alive():
-                asked = time.monotonic()
-                assert s.ask("GET", "/health")[0] == 200
-                worst = max(worst, time.monotonic() - asked)
-                time.sleep(0.005)
+            (error,), worst = s.probe_beside(lambda: s.post(TEXT, answer(character * n), 400))
             times.append(time.monotonic() - started)
-            assert result[0][0] == 400 and worst < 0.25 * SLOW, (character, result, worst)
+            assert error and worst < 0.25 * SLOW, (character, worst)
         assert times[1] < 2.5 * times[0] + 0.2 * SLOW and times[1] < 2 * SLOW, (character, times)
 
 
@@ -265,16 +201,72 @@ def what_is_cut_within_a_character_is_the_same_streamed(s):
     for seed in range(8):
         for n in (1, 2, 3, 4, 24):
             body = answer("\u682a\u5f0f", seed=seed, max_tokens=n)
-            whole = json.loads(s.ask("POST", TEXT, body)[1].decode())["choices"][0]["text"]
-            events = s.ask("POST", TEXT, dict(body, stream=True))[1].decode().split("\n\n")  # strict UTF-8
-            pieces = [json.loads(event[6:])["choices"][0]["text"] for event in events[:-2]]
-            assert "".join(pieces) == whole, (seed, n, pieces, whole)
+            whole, streamed = text_of(s.post(TEXT, body)), streamed_text(s.stream(TEXT, body))  # strict UTF-8
+            assert streamed == whole, (seed, n, streamed, whole)
 
 
 def without_a_template_there_is_no_chat(s):
-    status, data = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
-    assert status == 400 and b"template" in data, data
+    error = s.post(CHAT, {"messages": [{"role": "user", "content": "x"}]}, 400)["error"]
+    assert "template" in error["message"], error
     assert s.ask("POST", TEXT, answer())[0] == 200
+
+
+def what_a_template_refuses_is_told_in_its_words():
+    user, path = {"role": "user", "content": "u"}, f"{FOLDER}/strict.gguf"
+    with_template(MODEL, path, "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}"
+                  "{% endif %}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+                  "{{ raise_exception('Roles must alternate') }}{% endif %}{{ m.content }}{% endfor %}")
+    with Server(model=path) as s:
+        for messages, words in (([{"role": "system", "content": "s"}, user], "System role not supported"),
+                                ([user, user], "Roles must alternate"),
+                                ([{"role": "assistant", "content": "a"}], "Roles must alternate"),
+                                ([{"role": "banana", "content": "x"}], "Roles must alternate")):
+            for stream in (False, True):
+                error = s.post(CHAT, {"messages": messages, "max_tokens": 1, "stream": stream}, 400)["error"]
+                assert words in error["message"], error
+            assert s.post(CHAT, {"messages": [user], "max_tokens": 1})["choices"], messages
+    # One that never ends, one that is none: chats are refused, nobody waits, and texts are completed.
+    for template in ("{% for a in range(999) %}" * 3 + "{% endfor %}" * 3, "{% if %}"):
+        with_template(MODEL, path, template)
+        with Server(model=path) as s:
+            begun = time.monotonic()
+            (answered,), worst = s.probe_beside(lambda: s.post(CHAT, {"messages": [user], "max_tokens": 1}, 400))
+            assert time.monotonic() - begun < 2 * SLOW and worst < 0.25 * SLOW, (template, worst)
+            assert "chat template: line 1: " in answered["error"]["message"], answered
+            assert s.post(TEXT, answer())["choices"]
+
+
+def an_empty_prompt_is_what_stands_in_front():
+    def with_front(keys):
+        keys["tokenizer.ggml.add_bos_token"] = struct.pack("<I?", 7, True)
+        keys["tokenizer.ggml.bos_token_id"] = struct.pack("<II", 4, 1)
+    path = f"{FOLDER}/front.gguf"
+    rewrite(MODEL, path, with_front)
+    with Server(model=path) as s:
+        for prompt in ("", [""]):
+            assert s.post(TEXT, answer(prompt))["usage"]["prompt_tokens"] == 1, prompt
+        for prompt in ([], [[]]):
+            s.post(TEXT, answer(prompt), 400)
+
+
+def rows_without_a_token_are_nobodys():
+    path = f"{FOLDER}/padded.gguf"
+    n_tokens = with_tokens(MODEL, path, -100) - 100
+    with Server(model=path) as s:
+        for prompt in ([n_tokens], [n_tokens + 99]):
+            s.post(TEXT, answer(prompt), 400)
+        s.post(TEXT, answer([n_tokens - 1]))
+        s.post(TEXT, answer(logit_bias={str(n_tokens): 1}), 400)
+        for more in ({}, {"top_p": 0.99}, {"top_k": 1000}, {"presence_penalty": 1}, {"logprobs": 5}):
+            made = s.post(TEXT, answer(max_tokens=100, temperature=2, seed=1, n=4, return_token_ids=True, **more))
+            assert max(max(choice["token_ids"]) for choice in made["choices"]) < n_tokens, (more, n_tokens, made)
+    with_tokens(MODEL, path, 1)
+    try:
+        Server(model=path)
+    except AssertionError as failure:
+        assert f"padded.gguf: tokenizer.ggml.tokens has {n_tokens + 101} tokens, token_embd.weight " in str(failure), failure
+    else:
+        raise AssertionError("more tokens than rows are taken")
 
 
 def odd_values_are_nothing_special(s):
@@ -358,14 +350,14 @@ def bytes_at_random_break_nothing(s):
         assert b"<" not in data.split(b"\r\n\r\n")[0] and b"<html" not in data.lower(), (i, bytes(text), data)
         for head, body in re.findall(rb"HTTP/1\.[01] [45]\d\d [^\r]*\r\n((?:[^\r]+\r\n)+)\r\n(\{[^\r]*\}|)", data):
             assert b"application/json" in head and (not body or "message" in json.loads(body)["error"]), data
-    assert s.is_idle_within(1)
+    wait_until(s.is_idle, 1)
 
 
 def who_half_closes_is_gone(s):
     client = s.connect()
     client.sendall(request(answer([5] * 1900, max_tokens=100, n=4)))
     client.shutdown(socket.SHUT_WR)
-    assert s.is_idle_within(1)
+    wait_until(s.is_idle, 1)
     client.close()
 
 
@@ -396,7 +388,7 @@ def who_sends_slowly_is_cut_and_stops_nobody():
         assert not data or fault_of(data) == 408, data
         assert seconds > (0.9 if i % 2 else 2.9), (i, seconds)
     assert sum(bool(data) for _, data in replies.values()) > 90
-    assert s.end() == 0
+    s.ends_well()
 
 
 def the_key_comes_before_the_body():
@@ -416,7 +408,7 @@ def the_key_comes_before_the_body():
     for line in (b"HTTP/1.1 204 ", b"Access-Control-Allow-Methods: POST", b"Access-Control-Allow-Headers: authorization",
                  b"Access-Control-Allow-Origin: http://page"):
         assert line in preflight, preflight
-    assert s.end() == 0
+    s.ends_well()
 
 
 def bodies_and_connections_are_bounded():
@@ -425,13 +417,11 @@ def bodies_and_connections_are_bounded():
     clients = [s.connect() for _ in range(30)]
     for client in clients:  # 16 of them have room
         client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999\r\n\r\n")
-    replies = []
+    time.sleep(0.2 * SLOW)
+    refused = select.select(clients, [], [], 0)[0]
+    replies = [client.recv(65536) for client in refused]
     for client in clients:
-        client.settimeout(0.2 * SLOW)
-        try:
-            replies.append(client.recv(65536))
-        except TimeoutError:
-            client.settimeout(20)
+        if client not in refused:
             client.sendall(b"x" * 999998)
     assert 10 <= len(replies) <= 14 and all(fault_of(reply) == 503 for reply in replies), replies
     assert s.ask("GET", "/health")[0] == 200
@@ -445,7 +435,7 @@ def bodies_and_connections_are_bounded():
     assert idle[-1].recv(100).startswith(b"HTTP/1.1 200 ") and time.monotonic() - begun < 8 * SLOW
     for client in idle:
         client.close()
-    assert s.end() == 0
+    s.ends_well()
 
 
 # ---- the end ----
@@ -455,12 +445,11 @@ def a_second_signal_ends_at_once():
     clients = [s.connect() for _ in range(8)]
     for client in clients:
         client.sendall(request(answer("x", max_tokens=2000, stream=True, n=4)))
-    while s.n_running() < len(clients):
-        time.sleep(0.01)
+    wait_until(lambda: s.load() == len(clients), 20)
     s.process.send_signal(signal.SIGTERM)
     time.sleep(0.1)
     started = time.monotonic()
-    assert s.end() == 0
+    s.ends_well()
     assert time.monotonic() - started < 2 * SLOW
     for client in clients:
         client.close()
@@ -482,39 +471,37 @@ def a_killed_server_leaves_its_port():
     client = s.connect()
     client.sendall(request(answer(max_tokens=2000, stream=True)))
     client.recv(10)
-    s.end(signal.SIGKILL)
+    s.stop(signal.SIGKILL)
     again = Server(port=s.port)
     assert again.ask("POST", TEXT, answer())[0] == 200
     again.process.send_signal(signal.SIGHUP)
     assert again.ask("GET", "/health")[0] == 200
     client.close()
-    assert again.end(signal.SIGINT) == 0
+    assert again.stop(signal.SIGINT) == 0
 
 
 def too_few_descriptors_are_lived_with():
     s = Server(descriptors=64)
     clients = [s.connect() for _ in range(100)]
-    time.sleep(1.5)  # by then costs have been measured, which an idle server does once
-    before = s.cpu_s()
-    time.sleep(0.5)
-    assert s.cpu_s() - before < 0.25, "a full server spins"
+
+    def is_quiet():
+        before = s.cpu_s()
+        time.sleep(0.5)
+        return s.cpu_s() - before < 0.25
+    wait_until(is_quiet, 2, "a full server spins")  # by then costs have been measured, which an idle server does once
     for client in clients:
         client.close()
     assert s.ask("POST", TEXT, answer())[0] == 200
-    assert s.end() == 0
+    s.ends_well()
     for n in range(9, 40):  # whatever it is that finds no descriptor: a line, and the end
         try:
             s = Server(descriptors=n)
         except AssertionError as failure:
             assert str(failure).startswith(("kvick: ", '{"time_ms": ')) and str(failure).count("\n") <= 2, (n, failure)
         else:
-            assert n > 9 and s.end() == 0, n
+            assert n > 9 and s.stop() == 0, n
             return
     raise AssertionError("does not start")
-
-
-def the_server_ends_well(s):
-    assert s.end() == 0
 
 
 tally = Tally()
@@ -524,9 +511,11 @@ for test in (two_hundred_streams, ten_thousand_short_requests, a_thousand_idle_c
              bodies_that_cost_much_are_refused_at_once, long_runs_of_one_character_stop_nobody,
              what_is_cut_within_a_character_is_the_same_streamed, without_a_template_there_is_no_chat,
              odd_values_are_nothing_special, old_and_odd_http_is_understood, every_fault_has_the_same_form,
-             bytes_at_random_break_nothing, who_half_closes_is_gone, the_server_ends_well):
+             bytes_at_random_break_nothing, who_half_closes_is_gone):
     tally.attempt(test, server)
-for test in (a_second_signal_ends_at_once, a_signal_while_it_loads_ends_it, a_killed_server_leaves_its_port,
+tally.attempt(server.ends_well)
+for test in (what_a_template_refuses_is_told_in_its_words, an_empty_prompt_is_what_stands_in_front,
+             rows_without_a_token_are_nobodys, a_second_signal_ends_at_once, a_signal_while_it_loads_ends_it, a_killed_server_leaves_its_port,
              too_few_descriptors_are_lived_with, who_sends_slowly_is_cut_and_stops_nobody,
              the_key_comes_before_the_body, bodies_and_connections_are_bounded):
     tally.attempt(test)

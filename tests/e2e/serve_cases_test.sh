@@ -1,36 +1,19 @@
 #!/usr/bin/env bash
 # serve: faults that users of other servers met, each with its right value: stop strings in any alphabet, queued clients
 # that leave, answers that come again as text, odd sampling beside ordinary requests, deep JSON in odd places.
-# shellcheck source=tests/support/e2e.sh
-source "$(dirname "$0")/../support/e2e.sh"
+. "$(dirname "$0")/../support/e2e.sh"
 need_model smollm2
 python3 - <<'PY'
+import http.client
 import json
 import math
 import socket
-import sys
 import threading
 import time
 
-sys.path.insert(0, "tests/support")
-from kvick_server import CHAT, SLOW, TEXT, Tally, chat, streamed_text, text_of
-from kvick_server import KvickServer as Server
+from kvick_server import CHAT, SLOW, TEXT, KvickServer, Tally, chat, in_threads, streamed_text, text_of, wait_until
 
 ALPHABETS = "AéB🦙D株式会社ß"
-
-
-def in_threads(calls):
-    """The results of calls that run beside each other."""
-    results = [None] * len(calls)
-
-    def run(i):
-        results[i] = calls[i]()
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 # ---- text ----
@@ -110,8 +93,8 @@ def odd_sampling_beside_others(s):
              {"temperature": 1, "seed": 5, "min_p": 0}]
     only = {"temperature": 1, "logit_bias": {str(i): -100 for i in range(1000)}}
     alone = s.post(TEXT, dict(prompt, **plain[0]))["choices"][0]
-    together = in_threads([lambda more=more: s.post(TEXT, dict(prompt, **more))["choices"][0]
-                           for more in odd + plain + [only]])
+    together = in_threads(*(lambda more=more: s.post(TEXT, dict(prompt, **more))["choices"][0]
+                            for more in odd + plain + [only]))
     for more, choice in zip(odd + plain, together):
         expected = greedy if more in odd else alone
         assert choice["text"] == expected["text"], (more, choice, expected)
@@ -122,44 +105,65 @@ def odd_sampling_beside_others(s):
 
 def a_queued_client_that_leaves_harms_nobody():
     # Blocks for one such request: the second waits for the first.
-    s = Server("--max-model-len", "512", "--max-num-seqs", "2", "--kv-cache-memory-bytes", "6700000")
-    try:
+    with KvickServer("--max-num-seqs", "2", "--kv-cache-memory-bytes", "6700000", max_len=512) as s:
         first = {"prompt": [(5 * i) % 9000 for i in range(350)], "max_tokens": 100, "ignore_eos": True, "temperature": 0}
         solo = text_of(s.post(TEXT, dict(first, cache_prompt=False)))
         result = {}
         thread = threading.Thread(target=lambda: result.update(s.post(TEXT, dict(first, cache_prompt=False))))
         thread.start()
-        while not s.load():
-            time.sleep(0.01)
-        raw = json.dumps(dict(first, prompt=[(7 * i) % 9000 for i in range(400)])).encode()
-        client = socket.create_connection(("127.0.0.1", s.port))
-        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nx-request-id: queued\r\nContent-Length: %d\r\n\r\n"
-                       % len(raw) + raw)
-        while s.load() < 2:
-            time.sleep(0.01)
+        wait_until(s.load, 20)
+        second = dict(first, prompt=[(7 * i) % 9000 for i in range(400)])
+        client = s.begin(TEXT, second, b"x-request-id: queued\r\n")
+        wait_until(lambda: s.load() == 2, 20)
         time.sleep(0.2)
-        state = json.loads(s.ask("GET", "/v1/requests/cmpl-queued")[2])
+        state = s.get("/v1/requests/cmpl-queued")
         assert state["prompts"][0]["state"] == "queued" and state["prompts"][0]["done_tokens"] == 0, state
-        left = time.monotonic()
         client.close()
-        while s.load() == 2:
-            assert time.monotonic() - left < 1 * SLOW, "still there"
-            time.sleep(0.01)
+        wait_until(lambda: s.load() < 2, 1)
         assert thread.is_alive(), "the first one was over before the second left"
         thread.join()
         assert text_of(result) == solo and result["usage"]["completion_tokens"] == 100, result
-        state = json.loads(s.ask("GET", "/v1/requests/cmpl-queued")[2])
+        state = s.get("/v1/requests/cmpl-queued")
         prompt = state["prompts"][0]
         assert state["finish_reason"] == "abort" and prompt["done_tokens"] == 0 == prompt["output_tokens"], state
         assert prompt["phases"]["prefill_own_ms"] == 0 and prompt["phases"]["queue_ms"] > 0, state
-        again = s.post(TEXT, dict(first, prompt=[(7 * i) % 9000 for i in range(400)], max_tokens=3))
+        again = s.post(TEXT, dict(second, max_tokens=3))
         assert again["usage"]["completion_tokens"] == 3, again
-        deadline = time.monotonic() + 5 * SLOW
-        while json.loads(s.ask("GET", "/v1/cache")[2])["groups"][0]["held"]:  # counted a little after the answer
-            assert time.monotonic() < deadline, "blocks are still held"
-            time.sleep(0.01)
-    finally:
-        assert s.stop() == 0
+        wait_until(lambda: not s.get("/v1/cache")["groups"][0]["held"], 5)  # counted a little after the answer
+
+
+def a_whale_stops_no_stream():
+    begun, swallowed, is_over = (threading.Event() for _ in range(3))
+
+    def times(s, body, at=0, event=None):
+        """[(when, what)] of a stream's events, until the whale is over; tells of the one whose number is at."""
+        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120 * SLOW)
+        connection.request("POST", TEXT, json.dumps(dict(body, stream=True, ignore_eos=True)))
+        told = []
+        for line in connection.getresponse():
+            if line.startswith(b"data: {"):
+                told.append((time.monotonic(), json.loads(line[6:])))
+            if len(told) == at and event:
+                event.set()
+            if is_over.is_set():
+                break
+        connection.close()
+        return told
+
+    def swallow(s):
+        whale = {"prompt": [(37 * i) % 40000 + 3 for i in range(4096)], "max_tokens": 2, "return_progress": True}
+        try:
+            return begun.wait(60 * SLOW) and times(s, whale, 2, swallowed)
+        finally:
+            is_over.set()
+    with KvickServer("--chunk", "256", max_len=4500) as s:
+        stream, whale, late = in_threads(
+            lambda: times(s, {"prompt": "x", "max_tokens": 4000}, 5, begun), lambda: swallow(s),
+            lambda: swallowed.wait(60 * SLOW) and times(s, {"prompt": list(range(8)), "max_tokens": 2}))
+    steps = [when for when, event in whale if "prompt_progress" in event]
+    tokens = [when for when, _ in stream if steps[0] < when < steps[-1]]
+    assert len(steps) >= 16 and len(tokens) >= len(steps) - 2, (len(steps), len(tokens))
+    assert late[0][0] < steps[-1], "a short prompt waited for the whole of a long one"
 
 
 # ---- deep JSON ----
@@ -198,12 +202,9 @@ def deep_json_in_odd_places(s):
 def who_comes_again_at_once_is_answered(s):
     body = {"prompt": [(3 * i) % 9000 for i in range(500)], "max_tokens": 8, "temperature": 0, "cache_salt": "again"}
     expected = text_of(s.post(TEXT, dict(body, cache_prompt=False)))
-    raw = json.dumps(body).encode()
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(raw)
     for how in ("close", "half"):  # a half-close counts as gone
         for wait in (0, 0.05):
-            client = socket.create_connection(("127.0.0.1", s.port))
-            client.sendall(head + raw)
+            client = s.begin(TEXT, body)
             time.sleep(wait)
             if how == "close":
                 client.close()
@@ -211,10 +212,7 @@ def who_comes_again_at_once_is_answered(s):
                 client.shutdown(socket.SHUT_WR)
             assert text_of(s.post(TEXT, body)) == expected, (how, wait)
             client.close()
-    deadline = time.monotonic() + 1 * SLOW
-    while s.load():
-        assert time.monotonic() < deadline, "still running"
-        time.sleep(0.01)
+    wait_until(lambda: not s.load(), 1)
 
 
 # ---- forms at their edges ----
@@ -309,12 +307,13 @@ def fields_of_routers_are_taken(s):
 
 
 tally = Tally()
-server = Server("--max-model-len", "1024", "--block-tokens", "16")
+server = KvickServer("--block-tokens", "16", max_len=1024)
 for test in (stops_in_any_alphabet, stops_have_limits, characters_cut_by_the_limit, five_turns_as_text,
              odd_sampling_beside_others, deep_json_in_odd_places, an_echo_brings_its_log_probabilities,
              fields_of_routers_are_taken, who_comes_again_at_once_is_answered, forms_at_their_edges):
     tally.attempt(test, server)
-tally.attempt(lambda: server.stop() == 0 or sys.exit(1))
-tally.attempt(a_queued_client_that_leaves_harms_nobody)
+tally.attempt(server.ends_well)
+for test in (a_queued_client_that_leaves_harms_nobody, a_whale_stops_no_stream):
+    tally.attempt(test)
 tally.end()
 PY

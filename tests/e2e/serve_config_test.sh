@@ -1,17 +1,10 @@
 #!/usr/bin/env bash
 # serve's configuration from outside: where options come from, what --check says, keys and what they may do, limits of
 # classes, reload by SIGHUP, the service manager's sockets and notices, the port for administration, logs.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-golden=${KVICK_GOLDEN:-../shared/golden}
-model=$golden/gguf/llama.gguf
-[ -f "$model" ] || { echo "no golden data in $golden"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-KVICK=${KVICK:-build/release/kvick} MODEL=$model WORK=$work python3 - <<'PY'
+. "$(dirname "$0")/../support/e2e.sh"
+need_golden gguf/llama.gguf
+python3 - <<'PY'
 import hashlib
-import http.client
 import json
 import os
 import re
@@ -19,18 +12,15 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
-import threading
 import time
-import traceback
 
-KVICK, MODEL, WORK = os.environ["KVICK"], os.environ["MODEL"], os.environ["WORK"]
-SLOW = 1 if "release" in KVICK else 15
-TEXT = "/v1/completions"
+from kvick_server import FOLDER, KVICK, SLOW, TEXT, KvickServer, Tally, wait_until
+
+MODEL = os.environ["MODEL"]
 
 
 def write(name, text):
-    path = os.path.join(WORK, name)
+    path = os.path.join(FOLDER, name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     return path
@@ -44,32 +34,10 @@ def run(*arguments, code=0, env=None):
     return process.stdout, process.stderr
 
 
-class Server:
-    def __init__(self, *arguments, env=None, prefix=(), n_fds=0, model=(MODEL,)):
-        command = [*prefix, KVICK, "serve", *model, "--port", "0", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env=dict(os.environ, **(env or {})), pass_fds=range(3, 3 + n_fds))
-        self.errors, self.printed = [], []
-        self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr))
-        self.reader.start()
-        for line in self.process.stdout:
-            self.printed.append(line)
-            found = re.search(r"listening on \w+://[^ ]+:(\d+) as", line)
-            if found:
-                self.port = int(found[1])
-                return
-        self.process.wait()
-        self.reader.join()
-        raise AssertionError((self.process.returncode, self.errors))
-
-    def ask(self, method, path, body=None, key=None, port=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=30 * SLOW)
-        headers = dict(headers or {}, **({"Authorization": "Bearer " + key} if key else {}))
-        connection.request(method, path, body if isinstance(body, (bytes, type(None))) else json.dumps(body), headers)
-        reply = connection.getresponse()
-        data = reply.read()
-        connection.close()
-        return reply.status, {k.lower(): v for k, v in reply.getheaders()}, data
+class Server(KvickServer):
+    def ask(self, method, path, body=None, key=None, headers=None, port=None):
+        return super().ask(method, path, body, dict(headers or {}, **({"Authorization": "Bearer " + key} if key else {})),
+                           port=port)
 
     def post(self, body, code=200, key=None, headers=None, path=TEXT):
         status, headers, data = self.ask("POST", path, body, key, headers=headers)
@@ -80,28 +48,12 @@ class Server:
         return [json.loads(line) for line in self.errors if line.startswith("{")]
 
     def wait_for(self, words):
-        deadline = time.monotonic() + 10 * SLOW
-        while not any(words in line for line in self.errors):
-            assert time.monotonic() < deadline, (words, self.errors)
-            time.sleep(0.01)
-
-    def stop(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        try:
-            return self.process.wait(timeout=40 * SLOW)
-        finally:
-            self.reader.join()
-            self.process.stdout.close()
-            self.process.stderr.close()
+        wait_until(lambda: any(words in line for line in self.errors), 10, (words, self.errors))
 
 
 def with_server(test, *arguments, **more):
-    server = Server(*arguments, **more)
-    try:
+    with Server(*arguments, model=MODEL, **dict({"max_len": None}, **more)) as server:
         test(server)
-    finally:
-        code = server.stop()
-    assert code == 0, (code, server.errors)
     return server
 
 
@@ -374,10 +326,7 @@ def administration_has_a_door_of_its_own():
     with_server(test, "--keys", keys, "--admin-listen", "0")
 
     def one_door(s):
-        body = json.dumps(ask_for(4, max_tokens=100, stream=True)).encode()
-        client = socket.create_connection(("127.0.0.1", s.port))
-        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nContent-Length: %d\r\n\r\n%s" % (
-            TEXT.encode(), len(body), body))
+        client = s.begin(TEXT, ask_for(4, max_tokens=100, stream=True), b"Authorization: Bearer a\r\n")
         client.recv(1)
         running = json.loads(s.ask("GET", "/debug/requests", key="r")[2])["data"]
         assert [(call["key"], call["class"]) for call in running] in ([("alice", "interactive")], []), running
@@ -418,7 +367,7 @@ def logs_have_the_form_that_was_asked_for():
 def tls_is_reloaded():
     def make(name):
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=" + name,
-                        "-keyout", os.path.join(WORK, "tls.key"), "-out", os.path.join(WORK, "tls.pem")], check=True,
+                        "-keyout", os.path.join(FOLDER, "tls.key"), "-out", os.path.join(FOLDER, "tls.pem")], check=True,
                        capture_output=True)
 
     def seen(port):
@@ -430,17 +379,14 @@ def tls_is_reloaded():
         make("two")
         assert seen(s.port) == first
         s.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10 * SLOW
-        while seen(s.port) == first:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    with_server(test, "--ssl-certfile", os.path.join(WORK, "tls.pem"), "--ssl-keyfile", os.path.join(WORK, "tls.key"))
+        wait_until(lambda: seen(s.port) != first, 10)
+    with_server(test, "--ssl-certfile", os.path.join(FOLDER, "tls.pem"), "--ssl-keyfile", os.path.join(FOLDER, "tls.key"))
 
 
 # ---- the service manager ----
 
 def the_service_manager_is_told():
-    path = os.path.join(WORK, "notify")
+    path = os.path.join(FOLDER, "notify")
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(path)
     notify.settimeout(20 * SLOW)
@@ -467,31 +413,18 @@ def sockets_are_taken_over():
     kept = [os.dup(fd) for fd in (3, 4) if os.path.exists(f"/proc/self/fd/{fd}")]
     copies = [os.dup(listener.fileno()) for listener in listeners]
     script = f"exec 3<&{copies[0]} 4<&{copies[1]}; LISTEN_PID=$$ exec \"$@\""
-    server = subprocess.Popen(["bash", "-c", script, "x", KVICK, "serve", MODEL, "--port", "1"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, pass_fds=copies,
-                              env=dict(os.environ, LISTEN_FDS="2", LISTEN_FDNAMES="http:admin"))
-    try:
-        text = ""
-        for line in server.stdout:
-            text += line
-            if "listening" in line:
-                break
-        assert f":{ports[0]} as" in text and f"administration on port {ports[1]}" in text, (text, server.poll())
-        ask = Server.ask
-        assert ask(None, "GET", "/v1/models", port=ports[0])[0] == 200
-        assert ask(None, "GET", "/metrics", port=ports[1])[0] == 200
-        assert ask(None, "GET", "/metrics", port=ports[0])[0] == 404
-    finally:
-        server.terminate()
-        code = server.wait(timeout=40 * SLOW)
-        errors = server.stderr.read()
-        server.stdout.close()
-        server.stderr.close()
-        for fd in copies + kept:
-            os.close(fd)
-        for listener in listeners:
-            listener.close()
-    assert code == 0, (code, errors)
+
+    def test(s):
+        text = "".join(s.printed)
+        assert s.port == ports[0] and f"administration on port {ports[1]}" in text, text
+        assert s.ask("GET", "/v1/models")[0] == 200 and s.ask("GET", "/metrics")[0] == 404
+        assert s.ask("GET", "/metrics", port=ports[1])[0] == 200
+    with_server(test, prefix=("bash", "-c", script, "x"), port=1, pass_fds=copies,
+                env={"LISTEN_FDS": "2", "LISTEN_FDNAMES": "http:admin"})
+    for fd in copies + kept:
+        os.close(fd)
+    for listener in listeners:
+        listener.close()
     script = 'LISTEN_PID=$$ exec "$@" 3</dev/null'
     process = subprocess.run(["bash", "-c", script, "x", KVICK, "serve", MODEL], capture_output=True, text=True,
                              timeout=20 * SLOW, env=dict(os.environ, LISTEN_FDS="1"))
@@ -499,11 +432,9 @@ def sockets_are_taken_over():
 
 
 def a_drain_is_seen_from_outside():
-    s = Server("--shutdown-timeout", "20", "--max-model-len", "128")
-    held = socket.create_connection(("127.0.0.1", s.port))  # open before the drain begins, so that it can still ask
-    body = json.dumps(ask_for(4, max_tokens=120, stream=True)).encode()
-    stream = socket.create_connection(("127.0.0.1", s.port))
-    stream.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (TEXT.encode(), len(body), body))
+    s = Server("--shutdown-timeout", "20", model=MODEL, max_len=128)
+    held = s.connect()  # open before the drain begins, so that it can still ask
+    stream = s.begin(TEXT, ask_for(4, max_tokens=120, stream=True))
     stream.recv(1)
     s.process.send_signal(signal.SIGTERM)
     time.sleep(0.02)
@@ -521,33 +452,18 @@ def a_drain_is_seen_from_outside():
             break
         data += part
     assert b"[DONE]" in data, data[-300:]
-    assert s.process.wait(timeout=40 * SLOW) == 0
-    s.reader.join()
+    assert s.wait() == 0
     held.close()
     stream.close()
-    s.process.stdout.close()
-    s.process.stderr.close()
 
 
-n_passed = n_failed = 0
-only = os.environ.get("ONLY", "")
+tally = Tally()
 for test in (the_nearest_origin_wins, faults_are_named_with_file_and_line, a_check_says_what_would_be,
              the_longest_context_leaves_four_sessions, an_open_door_and_broken_promises_are_warned_of,
              each_key_has_its_own_terms, rates_are_kept_and_say_when_to_come_again, a_key_can_be_made,
              signals_reload_keys, caps_of_a_class_are_kept, an_slo_is_a_deadline, administration_has_a_door_of_its_own,
              bodies_and_connections_are_bounded, logs_have_the_form_that_was_asked_for, tls_is_reloaded,
              the_service_manager_is_told, sockets_are_taken_over, a_drain_is_seen_from_outside):
-    if only not in test.__name__:
-        continue
-    started = time.monotonic()
-    try:
-        test()
-        n_passed += 1
-        print(f"ok   {time.monotonic() - started:5.1f} s {test.__name__}", flush=True)
-    except Exception:
-        n_failed += 1
-        print(f"FAIL {test.__name__}", flush=True)
-        traceback.print_exc(file=sys.stdout)
-print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
-sys.exit(n_failed > 0)
+    tally.attempt(test)
+tally.end()
 PY

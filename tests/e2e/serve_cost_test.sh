@@ -1,26 +1,16 @@
 #!/usr/bin/env bash
 # serve_cost: what the server itself takes: CPU of the io thread for a streamed token, and HTTP, JSON and template of a
 # request. CPU time and the server's own phases, so that company on the machine moves them little.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
-
-model=${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/smollm2.gguf
-golden=${KVICK_GOLDEN:-../shared/golden}/gguf/llama.gguf
-if [ ! -e "$model" ]; then
-    echo "smollm2 is not downloaded (scripts/fetch-model smollm2): not tested"
-    exit 77
-fi
-[ -f "$golden" ] || { echo "no golden data in ${golden%/gguf/*}"; exit 77; }
-KVICK=${KVICK:-build/release/kvick} TINY=$golden python3 - <<'PY'
+. "$(dirname "$0")/../support/e2e.sh"
+need_model smollm2
+need_golden gguf/llama.gguf
+python3 - <<'PY'
 import json
 import os
 import selectors
-import socket
-import sys
 import time
 
-sys.path.insert(0, "tests/support")
-from kvick_server import CHAT, SLOW, TEXT, KvickServer, Tally, chat
+from kvick_server import CHAT, SLOW, TEXT, KvickServer, Tally, chat, raw_request
 
 MAX_TOKEN_US = 25 * SLOW
 OVERHEAD = ("read", "preprocess", "text_queue", "template")
@@ -32,17 +22,11 @@ def io_cpu_ns(server):
         return int(stat.read().split()[0])
 
 
-def request(path, body):
-    raw = json.dumps(body).encode()
-    return b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(raw)) + raw
-
-
 def streams(server, n_streams, body):
     """Reads them all with one thread; returns how many bytes came."""
     waiting, n_open, n_bytes = selectors.DefaultSelector(), n_streams, 0
     for i in range(n_streams):
-        client = socket.create_connection(("127.0.0.1", server.port))
-        client.sendall(request(TEXT, dict(body, prompt=f"stream {i}", stream=True)))
+        client = server.begin(TEXT, dict(body, prompt=f"stream {i}", stream=True), b"Connection: close\r\n")
         waiting.register(client, selectors.EVENT_READ)
     while n_open:
         for key, _ in waiting.select(60):
@@ -67,10 +51,10 @@ def a_streamed_token_costs_little(server, n_streams, n_tokens):
 
 def overhead_ms(server, text):
     """(the server's phases beside tokenizer and engine, wall time beside those)"""
-    raw = json.dumps(chat(text, max_tokens=1, return_phases=True)).encode()
-    client = socket.create_connection(("127.0.0.1", server.port))
+    raw = raw_request(CHAT, chat(text, max_tokens=1, return_phases=True))
+    client = server.connect()
     begun = time.monotonic()
-    client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(raw)) + raw)
+    client.sendall(raw)
     reply = b""
     while b"\r\n\r\n" not in reply or len(reply.split(b"\r\n\r\n", 1)[1]) < int(
             reply.lower().split(b"content-length: ")[1].split(b"\r\n")[0]):
@@ -94,15 +78,14 @@ def a_request_costs_little(server, name, text, max_ms):
 
 
 tally = Tally()
-tiny = KvickServer("--no-access-log", model=os.environ["TINY"])
-tally.attempt(a_streamed_token_costs_little, tiny, 64, 100)
-assert tiny.stop() == 0
+with KvickServer("--no-access-log", model=os.environ["MODEL"]) as tiny:
+    tally.attempt(a_streamed_token_costs_little, tiny, 64, 100)
 real = KvickServer("--no-access-log", max_len=8192)
 tally.attempt(a_streamed_token_costs_little, real, 32, 40)
 words = "The quick brown fox jumps over the lazy dog and then sleeps. " * 40
 tally.attempt(a_request_costs_little, real, "2,000 characters", words[:2000], 1)
 # Long runs are few tokens: the text is what costs here, not the prompt.
 tally.attempt(a_request_costs_little, real, "100 kB", ("-" * 63 + "\n") * 1562, 5)
-assert real.stop() == 0
+tally.attempt(real.ends_well)
 tally.end()
 PY

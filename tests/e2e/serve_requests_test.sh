@@ -5,13 +5,10 @@
 need_model smollm2
 python3 - <<'PY'
 import json
-import socket
-import sys
 import threading
 import time
 
-from kvick_server import CHAT, SLOW, TEXT, Tally, chat, streamed_text, text_of
-from kvick_server import KvickServer as Server
+from kvick_server import CHAT, SLOW, TEXT, KvickServer, Tally, chat, streamed_text, text_of, wait_until
 
 
 def events_of(s, path, body):
@@ -99,28 +96,20 @@ def old_requests_are_forgotten(s):
 
 
 def others_requests_are_not_told():
-    s = Server("--api-key", "first", "--api-key", "second")
-    try:
+    with KvickServer("--api-key", "first", "--api-key", "second") as s:
         keys = [{"Authorization": "Bearer " + key} for key in ("first", "second")]
         s.post(TEXT, {"prompt": "x", "max_tokens": 1}, headers=dict(keys[0], **{"x-request-id": "a"}))
         assert state_of(s, "cmpl-a", headers=keys[0])["status"] == 200
         assert state_of(s, "cmpl-a", 404, keys[1])["error"]["code"] == "request_not_found"
         state_of(s, "cmpl-a", 401)
-    finally:
-        assert s.stop() == 0
 
 
 def a_client_that_left_is_remembered(s):
-    raw = json.dumps({"prompt": "x", "max_tokens": 900, "ignore_eos": True}).encode()
-    client = socket.create_connection(("127.0.0.1", s.port))
-    client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nx-request-id: left\r\nContent-Length: %d\r\n\r\n" % len(raw)
-                   + raw)
-    while not s.load():
-        time.sleep(0.01)
+    client = s.begin(TEXT, {"prompt": "x", "max_tokens": 900, "ignore_eos": True}, b"x-request-id: left\r\n")
+    wait_until(s.load, 20)
     time.sleep(0.1)
     client.close()
-    while s.load():
-        time.sleep(0.01)
+    wait_until(lambda: not s.load(), 20)
     state = state_of(s, "cmpl-left")
     assert state["status"] is None and state["finish_reason"] == "abort" and state["state"] == "finished", state
 
@@ -182,9 +171,7 @@ def phases_come_with_the_usage(s):
 # ---- prefixes kept warm ----
 
 def cache_of(s):
-    status, _, data = s.ask("GET", "/v1/cache")
-    assert status == 200, data
-    return json.loads(data)["groups"][0]
+    return s.get("/v1/cache")["groups"][0]
 
 
 def cached(s, prompt, **more):
@@ -202,8 +189,7 @@ crowd.seed = 0
 
 
 def a_warmed_prefix_stays():
-    s = Server("--block-tokens", "16", "--max-model-len", "256")
-    try:
+    with KvickServer("--block-tokens", "16") as s:
         pinned, loose = [list(range(first, first + 130)) for first in (1000, 2000)]
         fresh = cache_of(s)
         assert fresh["pinned"] == 0 and fresh["max_pinned"] * 4 == fresh["blocks"], fresh
@@ -225,25 +211,18 @@ def a_warmed_prefix_stays():
         again = s.post("/v1/cache/warm", {"prompt": pinned, "ttl_s": 1})["data"][0]
         assert again["cached_tokens"] >= 112 and again["pinned_blocks"] == 8, again
         assert cache_of(s)["pinned"] == 8, "the same prefix is pinned twice"
-        deadline = time.monotonic() + 5 * SLOW
-        while cache_of(s)["pinned"]:  # nobody asks for anything, and it ends all the same
-            assert time.monotonic() < deadline, "the pin does not end"
-            time.sleep(0.05)
+        wait_until(lambda: not cache_of(s)["pinned"], 5)  # nobody asks for anything, and it ends all the same
         crowd(s)
         assert cached(s, pinned + [5]) == 0
-        while cache_of(s)["held"]:  # counted a little after the answer
-            assert time.monotonic() < deadline + 10 * SLOW, cache_of(s)
+        wait_until(lambda: not cache_of(s)["held"], 10)  # counted a little after the answer
         idle = cache_of(s)
         assert idle["free"] + idle["reusable"] == idle["blocks"], idle
-    finally:
-        assert s.stop() == 0
 
 
 def warming_is_bounded_and_checked():
-    s = Server("--block-tokens", "16", "--max-model-len", "256", "--api-key", "a", "--api-key", "b")
-    try:
+    with KvickServer("--block-tokens", "16", "--api-key", "a", "--api-key", "b") as s:
         keys = [{"Authorization": "Bearer " + key} for key in "ab"]
-        limit = json.loads(s.ask("GET", "/v1/cache", None, keys[0])[2])["groups"][0]["max_pinned"]
+        limit = s.get("/v1/cache", keys[0])["groups"][0]["max_pinned"]
 
         def warm(body, code=200, key=0):
             return s.post("/v1/cache/warm", body, code, keys[key])
@@ -275,21 +254,16 @@ def warming_is_bounded_and_checked():
                       {"ttl_s": 86401}, {"pin": 1}, {"pin": False, "ttl_s": 5}, {"structured_outputs": {"regex": "a"}},
                       {"prompt": []}, {"model": "x"}, {"cache_prompt": False}):
             warm(dict({"prompt": "x"}, **wrong), 404 if "model" in wrong else 400)
-    finally:
-        assert s.stop() == 0
-    s = Server("--no-prefix-cache")
-    try:
+    with KvickServer("--no-prefix-cache") as s:
         assert s.post("/v1/cache/warm", {"prompt": "x"}, 400)["error"]["code"] == "no_prefix_cache"
-    finally:
-        assert s.stop() == 0
 
 
 tally = Tally()
-server = Server("--max-model-len", "1024", "--chunk", "128")
+server = KvickServer("--chunk", "128", max_len=1024)
 for test in (a_request_that_ended_is_remembered, a_request_that_runs_tells_how_far_it_is,
              a_client_that_left_is_remembered, old_requests_are_forgotten, progress_is_told_on_request, phases_come_with_the_usage):
     tally.attempt(test, server)
-tally.attempt(lambda: server.stop() == 0 or sys.exit(1))
+tally.attempt(server.ends_well)
 for test in (others_requests_are_not_told, a_warmed_prefix_stays, warming_is_bounded_and_checked):
     tally.attempt(test)
 tally.end()

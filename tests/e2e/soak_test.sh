@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from kvick_server import KVICK, SLOW, TEXT, KvickServer, Tally
+from kvick_server import KVICK, SLOW, TEXT, KvickServer, Tally, raw_request
 
 SECONDS = int(os.environ.get("KVICK_SOAK", 0)) or 30
 IS_LONG = SECONDS > 60
@@ -46,9 +46,9 @@ class Stream:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def begin(self, request):
-        body = json.dumps(dict(request, stream=True, ignore_eos=True, temperature=0, stream_options={"include_usage": True})).encode()
+        body = dict(request, stream=True, ignore_eos=True, temperature=0, stream_options={"include_usage": True})
         self.request, self.data, self.n_events = request, b"", 0
-        self.socket.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (TEXT.encode(), len(body), body))
+        self.socket.sendall(raw_request(TEXT, body))
 
     def read(self):
         """True when the answer has ended."""
@@ -136,7 +136,7 @@ def streams_go_on():
     print(f"     {cpu / n_tokens * 1e6:.1f} us of the loop's CPU for a token", flush=True)
     if IS_LONG:  # what it costs beside other programs says little
         at_most("soak_loop_us_per_token", cpu / n_tokens * 1e6)
-    assert json.loads(server.ask("GET", "/load")[2])["server_load"] == 0
+    assert server.load() == 0
 
 
 def memory_is_flat():
@@ -155,12 +155,12 @@ def first_tokens_are_seen_when_they_are_told():
     """Nothing else runs: the client has a core to itself."""
     differences = []
     for request in make_requests(40, seed=3):
-        body = json.dumps(dict(request, max_tokens=4, stream=True, return_phases=True)).encode()
+        asked = raw_request(TEXT, dict(request, max_tokens=4, stream=True, return_phases=True))
         connection = socket.create_connection(("127.0.0.1", server.port))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         data, seen = b"", None
         started = time.monotonic()
-        connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (TEXT.encode(), len(body), body))
+        connection.sendall(asked)
         while not data.endswith(b"0\r\n\r\n"):
             data += connection.recv(1 << 16)
             if seen is None and b"data: " in data:
@@ -197,16 +197,12 @@ def replay(wave):
     return report["totals"]["wall_ms"] / 1000
 
 
-def the_server_ends():
-    assert server.stop() == 0
-
-
 tally = Tally()
 server = KvickServer("--no-access-log")
 requests = requests_for(server)
 found = {}
 for test in (first_tokens_are_seen_when_they_are_told, streams_go_on, memory_is_flat, probes_are_answered,
-             http_takes_little_beside_replay, the_server_ends):
+             http_takes_little_beside_replay, server.ends_well):
     tally.attempt(test)
 tally.end()
 PY

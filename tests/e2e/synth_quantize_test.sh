@@ -26,7 +26,6 @@ refuses() {
 runs() { [ -n "$("$kvick" run "$1" --raw -p "the first" -n 3 --json)" ]; }
 
 cd "$folder" || exit 1
-kvick=$OLDPWD/${kvick#"$OLDPWD/"}
 
 # ---- synth ----
 synth() { "$kvick" synth --shape smollm2-135m --layers 1 "$@"; }

@@ -51,8 +51,7 @@ class Liar(http.server.BaseHTTPRequestHandler):
 
 
 def one_answer_beside_others():
-    server = KvickServer("--api-key", "secret", "--no-access-log")
-    try:
+    with KvickServer("--api-key", "secret", "--no-access-log") as server:
         done = verify(server.port, "--api-key", "secret")
         assert done.returncode == 0 and not done.stderr, done
         digest, verdict = done.stdout.splitlines()
@@ -61,8 +60,6 @@ def one_answer_beside_others():
         assert int(verdict.split("beside ")[1].split()[0]) >= 50, verdict
         refused = verify(server.port)
         assert refused.returncode == 1 and refused.stderr.count("\n") == 1 and not refused.stdout, refused
-    finally:
-        assert server.stop() == 0
 
 
 def another_answer_is_found():

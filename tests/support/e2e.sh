@@ -1,14 +1,15 @@
 # shellcheck shell=bash
 # e2e: how the shell tests begin, count and end; they source it first.
 #
-# Afterwards the project's root is the working folder, $kvick (and $KVICK, for children) the program, $folder an empty
-# folder that goes when the test does, $out and $err two files in it.
+# Afterwards the project's root is the working folder, $kvick (and $KVICK, for children) the program, $folder (and $FOLDER)
+# an empty folder that goes when the test does, $out and $err two files in it.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-export KVICK=${KVICK:-build/release/kvick} PYTHONPATH=tests/support PYTHONDONTWRITEBYTECODE=1
+KVICK=$(realpath "${KVICK:-build/release/kvick}")
 kvick=$KVICK
-n_passed=0 n_failed=0
+n_passed=0 n_failed=0 n_skipped=0
 folder=$(mktemp -d)
+export KVICK FOLDER=$folder PYTHONPATH=tests/support PYTHONDONTWRITEBYTECODE=1
 out=$folder/out err=$folder/err
 trap 'rm -rf "$folder"' EXIT
 touch "$out" "$err"
@@ -58,6 +59,12 @@ ok() {
     fi
 }
 
+# skip NAME WHY: a test that cannot be made here.
+skip() {
+    echo "skip $1: $2"
+    n_skipped=$((n_skipped + 1))
+}
+
 # exits STATUS COMMAND...: with that exit status.
 exits() {
     local exit_code=$1
@@ -81,7 +88,7 @@ refuses() {
 
 # end: the closing line, and the exit status.
 end() {
-    echo "$n_passed passed, $n_failed failed, 0 skipped"
+    echo "$n_passed passed, $n_failed failed, $n_skipped skipped"
     [ $n_failed -eq 0 ]
     exit
 }

@@ -1,5 +1,6 @@
-"""wire.py MODEL FOLDER [WORD]: plays tests/wire/cases/*.txt against `kvick serve`, each request in two pieces cut at
-every byte, and once byte by byte; every reply must be the case's. WORD: only cases whose name holds it.
+"""wire.py [WORD]: plays tests/wire/cases/*.txt against `kvick serve`, each request in two pieces cut at
+every byte, and once byte by byte; every reply must be the case's. WORD: only cases whose name holds it. e2e.sh sets the
+environment.
 
 A file of cases: `## NAME` begins a case; after `>>>` stands the request, after `<<<` the reply. Lines of a head end in
 CR LF on the wire; a backslash at the end of a line of the request joins it to the next, and `\\xNN`, `\\r`, `\\n` in a
@@ -11,16 +12,13 @@ import glob
 import os
 import re
 import socket
-import subprocess
 import sys
 import time
-import traceback
 
-sys.path.insert(0, "tests/support")
-from gguf_template import with_template
+from gguf_change import with_template
+from kvick_server import FOLDER, KvickServer, Tally
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KVICK = os.environ["KVICK"]
 N_AT_A_TIME = 100
 PATTERNS = {"int": r"\d+", "num": r"-?\d+(?:\.\d+)?(?:e-?\d+)?", "id": r"[\w-]+", "text": r'(?:[^"\\]|\\.)*',
             "date": r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "any": r"[^\n]*"}
@@ -148,26 +146,9 @@ def receive(client, n_replies):
         data, is_over = data + part, not part
 
 
-class Player:
-    def __init__(self, model):
-        self.process = subprocess.Popen([KVICK, "serve", model, "--port", "0", "--no-access-log", "--api-key", "abc123",
-                                         "--served-model-name", "tiny", "--max-num-seqs", "256", "--no-prefix-cache"],
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for line in self.process.stdout:
-            found = re.search(r"listening on \w+://[\d.]+:(\d+)", line)
-            if found:
-                self.port = int(found[1])
-                return
-        raise AssertionError("kvick serve did not start")
-
-    def end(self):
-        self.process.terminate()
-        code = self.process.wait(timeout=60)
-        self.process.stdout.close()
-        assert code == 0, code
-
-    def connect(self):
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+class Player(KvickServer):
+    def connect(self, timeout=60):
+        client = super().connect(timeout)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
@@ -200,31 +181,17 @@ class Player:
                 self.check(case, f"cut at {cut}", client)
 
 
-def main(model, folder, word=""):
-    n_passed = n_failed = 0
-    path = os.path.join(folder, "tiny.gguf")
-    with_template(model, path)
-    player = Player(path)
+def main(word=""):
+    tally, path = Tally(), os.path.join(FOLDER, "tiny.gguf")
+    with_template(os.environ["MODEL"], path)
+    player = Player("--no-access-log", "--api-key", "abc123", "--served-model-name", "tiny", "--max-num-seqs", "256",
+                    "--no-prefix-cache", model=path, max_len=None)
     for file in sorted(glob.glob(os.path.join(HERE, "cases", "*.txt"))):
         for case in read_cases(file):
-            if word not in case.name:
-                continue
-            begun = time.monotonic()
-            try:
-                player.play(case)
-                n_passed += 1
-                print(f"ok   {time.monotonic() - begun:5.2f} s {case.where}: {case.name}", flush=True)
-            except Exception:
-                n_failed += 1
-                print(f"FAIL {case.where}: {case.name}", flush=True)
-                traceback.print_exc(file=sys.stdout)
-    try:
-        player.end()
-    except Exception:
-        n_failed += 1
-        traceback.print_exc(file=sys.stdout)
-    print(f"{n_passed} passed, {n_failed} failed, 0 skipped")
-    sys.exit(n_failed > 0)
+            if word in case.name:
+                tally.attempt(player.play, case, name=f"{case.where}: {case.name}")
+    tally.attempt(player.ends_well)
+    tally.end()
 
 
 main(*sys.argv[1:])

@@ -19,7 +19,7 @@ static const struct sampling plain = {.temperature = 1, .top_p = 1};
 static void open_sampler(struct sampler *sampler, int n_vocab) {
     struct kernel_table kernels;
     kernel_table_choose(&kernels, cpu_detect());
-    assert_int_equal(sampler_init(sampler, n_vocab, 1, &kernels), STATUS_OK);
+    assert_int_equal(sampler_init(sampler, n_vocab, n_vocab, 1, &kernels), STATUS_OK);
 }
 
 /* Without anything that looks at the tokens themselves. */
@@ -362,7 +362,7 @@ static void tiers_pick_the_same(void **state) {
     struct sampler fast, slow;
     kernel_table_choose(&scalar, 0);
     open_sampler(&fast, MAX_VOCAB);
-    assert_int_equal(sampler_init(&slow, MAX_VOCAB, 1, &scalar), STATUS_OK);
+    assert_int_equal(sampler_init(&slow, MAX_VOCAB, MAX_VOCAB, 1, &scalar), STATUS_OK);
     for (int i = 0; i < 1000; i++) {
         struct token_logprob a[6], b[6];
         make_case(&c, MAX_VOCAB);
@@ -375,14 +375,15 @@ static void tiers_pick_the_same(void **state) {
     sampler_deinit(&slow);
 }
 
+static const struct sampling samplings[] = {{.top_p = 1},
+                                            {.temperature = 1, .top_p = 1},
+                                            {.temperature = 1, .top_p = 0.5f},
+                                            {.temperature = 1, .top_p = 1, .top_k = 2}};
+
 static void what_nothing_allows_is_not_picked(void **state) {
     (void)state;
     const float logits[] = {1, 2, 3};
     const uint32_t none = 0, two = 1 << 2, banned[] = {2};
-    static const struct sampling samplings[] = {{.top_p = 1},
-                                                {.temperature = 1, .top_p = 1},
-                                                {.temperature = 1, .top_p = 0.5f},
-                                                {.temperature = 1, .top_p = 1, .top_k = 2}};
     struct sampler sampler;
     open_sampler(&sampler, 3);
     for (int i = 0; i < 4; i++) {
@@ -395,6 +396,35 @@ static void what_nothing_allows_is_not_picked(void **state) {
         assert_int_equal(sampler_pick(&sampler, 0, &ask), SAMPLER_NONE);
     }
     sampler_deinit(&sampler);
+}
+
+/* The embedding's rows may be more than the tokens; a request may name all of them. */
+static void padding_is_not_picked(void **state) {
+    (void)state;
+    const float logits[] = {1, 2, 0, 9, 8};
+    const uint32_t tokens[] = {4, 3};
+    const struct logit_bias bias = {4, 50};
+    struct kernel_table kernels;
+    struct sampler padded, bare;
+    struct token_logprob a[3], b[3];
+    kernel_table_choose(&kernels, cpu_detect());
+    assert_int_equal(sampler_init(&padded, 3, 5, 1, &kernels), STATUS_OK);
+    open_sampler(&bare, 3);
+    for (int i = 0; i < 400; i++) {
+        struct sampling biased = samplings[i % 4];
+        struct sampler_ask ask = {.sampling = &biased, .logits = logits, .tokens = tokens, .n_tokens = 2};
+        ask.choice = (uint32_t)i;
+        assert_int_equal(sampler_pick(&padded, 0, &ask), sampler_pick(&bare, 0, &ask));
+        biased.biases = &bias;
+        biased.n_biases = 1;
+        biased.repetition_penalty = 2;
+        assert_true(sampler_pick(&padded, 0, &ask) < 3);
+    }
+    sampler_logprobs(&padded, 0, logits, 1, 2, a);
+    sampler_logprobs(&bare, 0, logits, 1, 2, b);
+    assert_memory_equal(a, b, sizeof a);
+    sampler_deinit(&padded);
+    sampler_deinit(&bare);
 }
 
 /* The prompt counts for repetition only, an id's count for frequency. */
@@ -558,6 +588,7 @@ int main(void) {
         cmocka_unit_test(picks_equal_the_simple_ones),
         cmocka_unit_test(tiers_pick_the_same),
         cmocka_unit_test(what_nothing_allows_is_not_picked),
+        cmocka_unit_test(padding_is_not_picked),
         cmocka_unit_test(penalties_as_published),
         cmocka_unit_test(logprobs_are_those_of_the_raw_logits),
         cmocka_unit_test(nan_is_never_picked),
