@@ -1,138 +1,129 @@
 #include <immintrin.h>
-#include <string.h>
 
 #include "kernels/kernel_table.h"
-#include "kernels/kv_i8.h"
 #include "kernels/scalar/attention_i8_scalar.h"
+#include "kernels/x86/attention_i8_avx2.h"
 #include "kernels/x86/exp2_avx2.h"
 #include "kernels/x86/lanes_avx2.h"
-#include "kernels/x86/quantize_i8_avx2.h"
 
-/* Exactness rule 10 with keys in lanes for the scores and dims in lanes for the outputs. Without a dot of bytes that
- * cannot saturate, products are of int16: a quad of bytes is widened to two pairs, once for ROW_BLOCK rows. */
+/* Exactness rule 10 with keys in lanes for the scores and dims in lanes for the outputs: a quad is widened in
+ * registers, once for ROW_BLOCK rows. */
 #define MAX_ROWS ATTENTION_MAX_ROWS
 #define TILE_KEYS ATTENTION_TILE_KEYS
+#define TILE_GROUPS ATTENTION_I8_TILE_GROUPS
+#define GROUP ATTENTION_I8_GROUP
 #define LANES 8
-#define GROUP 16 /* keys that surely lie in one block */
-#define TILE_GROUPS (TILE_KEYS / GROUP)
 #define ROW_BLOCK 4
+#define MAX_VECTORS 8
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 struct fold {
     const struct attention_rows *rows;
     const struct attention_keys *keys;
+    struct attention_i8_tile tile;
     float *o; /* the state's */
     _Alignas(32) int16_t q[MAX_ROWS][ATTENTION_MAX_HEAD_DIM];
     _Alignas(32) float s[MAX_ROWS][TILE_KEYS];   /* scores, then weights */
     _Alignas(32) int16_t p[MAX_ROWS][TILE_KEYS]; /* weights rounded */
-    int32_t start[MAX_ROWS];                     /* of a dot: -KV_I8_K_OFFSET * sum of q */
+    int32_t start[MAX_ROWS];                     /* of a dot */
     float d[MAX_ROWS], log2_d[MAX_ROWS], max[MAX_ROWS], denom[MAX_ROWS], factor[MAX_ROWS], step[MAX_ROWS];
-    /* The tile: keys [begin, end) of those from key on are seen by some row; the pointers are to groups of 16 keys,
-     * groups that nobody sees to a neighbour that somebody does. */
-    int key, begin, end;
-    const uint8_t *k[TILE_GROUPS];
-    const int8_t *v[TILE_GROUPS];
-    const float *k_scales[TILE_GROUPS], *v_scales[TILE_GROUPS];
 };
 
-/* Eight quads of bytes as pairs of int16: the first two of each quad, and the last two. K is unsigned, V signed. */
-ALWAYS_INLINE void widen(const void *src, bool is_signed, __m256i pairs[2]) {
-    const __m256i bytes = _mm256_loadu_si256(src);
-    const int8_t z = -1; /* gives 0 */
-    if (is_signed) {     /* into the high bytes, then an arithmetic shift */
-        pairs[0] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(z, 0, z, 1, z, 4, z, 5, z, 8, z, 9, z, 12, z, 13, z, 0,
-                                                               z, 1, z, 4, z, 5, z, 8, z, 9, z, 12, z, 13));
-        pairs[1] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(z, 2, z, 3, z, 6, z, 7, z, 10, z, 11, z, 14, z, 15, z, 2,
-                                                               z, 3, z, 6, z, 7, z, 10, z, 11, z, 14, z, 15));
-        pairs[0] = _mm256_srai_epi16(pairs[0], 8), pairs[1] = _mm256_srai_epi16(pairs[1], 8);
-        return;
-    }
-    pairs[0] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(0, z, 1, z, 4, z, 5, z, 8, z, 9, z, 12, z, 13, z, 0, z, 1, z,
-                                                           4, z, 5, z, 8, z, 9, z, 12, z, 13, z));
-    pairs[1] = _mm256_shuffle_epi8(bytes, _mm256_setr_epi8(2, z, 3, z, 6, z, 7, z, 10, z, 11, z, 14, z, 15, z, 2, z, 3,
-                                                           z, 6, z, 7, z, 10, z, 11, z, 14, z, 15, z));
-}
-
-ALWAYS_INLINE __m256i pair_of(const int16_t *src) {
-    int32_t pair;
-    memcpy(&pair, src, sizeof pair);
-    return _mm256_set1_epi32(pair);
-}
-
-/* acc[r][c] += products of the quads at src + 32 * c with row r's four numbers at b + r * b_stride. */
-ALWAYS_INLINE void dot_quads(int height, int width, bool is_signed, const void *src, const int16_t *b, int b_stride,
-                             __m256i acc[ROW_BLOCK][2]) {
-    __m256i pairs[2][2];
+/* acc[r][c] += products of the quads at src with row r's four numbers at b + r * b_stride; two vectors c. */
+ALWAYS_INLINE void dot_quads(int height, bool is_signed, const void *src, uintptr_t ahead, const int16_t *b,
+                             int b_stride, __m256i acc[ROW_BLOCK][MAX_VECTORS], int c0) {
+    attention_i8_avx2_prefetch(src, ahead);
 #pragma GCC unroll 2
-    for (int c = 0; c < width; c++) widen((const char *)src + 32 * c, is_signed, pairs[c]);
+    for (int c = 0; c < 2; c++) {
+        __m256i pairs[2];
+        attention_i8_avx2_widen((const char *)src + 32 * c, is_signed, pairs);
 #pragma GCC unroll 4
-    for (int r = 0; r < height; r++)
+        for (int r = 0; r < height; r++)
 #pragma GCC unroll 2
-        for (int half = 0; half < 2; half++) {
-            __m256i factor = pair_of(b + r * b_stride + 2 * half);
-#pragma GCC unroll 2
-            for (int c = 0; c < width; c++)
-                acc[r][c] = _mm256_add_epi32(acc[r][c], _mm256_madd_epi16(pairs[c][half], factor));
-        }
+            for (int half = 0; half < 2; half++)
+                attention_i8_avx2_dot(&acc[r][c0 + c], pairs[half],
+                                      attention_i8_avx2_pair(b + r * b_stride + 2 * half));
+    }
 }
 
-/* Scores of height rows from row on, all seen groups. */
-ALWAYS_INLINE void score(int height, int row, struct fold *fold) {
+/* Scores of height rows from row on, all seen groups, width groups at a time. */
+ALWAYS_INLINE void score(int height, int width, int row, struct fold *fold) {
+    const struct attention_i8_tile *tile = &fold->tile;
     const size_t stride = 4 * (size_t)fold->keys->block_tokens;
     const int head_dim = fold->keys->head_dim;
-    for (int g = fold->begin / GROUP; g < (fold->end + GROUP - 1) / GROUP; g++) {
-        const uint8_t *k = fold->k[g];
-        __m256i acc[ROW_BLOCK][2];
+    for (int g = tile->begin / GROUP / width * width; g < (tile->end + GROUP - 1) / GROUP; g += width) {
+        const uint8_t *k[TILE_GROUPS];
+        __m256i acc[ROW_BLOCK][MAX_VECTORS];
 #pragma GCC unroll 4
-        for (int r = 0; r < height; r++) acc[r][0] = acc[r][1] = _mm256_set1_epi32(fold->start[row + r]);
-        for (int d = 0; d < head_dim; d += 4, k += stride)
-            dot_quads(height, 2, false, k, fold->q[row] + d, ATTENTION_MAX_HEAD_DIM, acc);
+        for (int c = 0; c < width; c++) k[c] = tile->k[g + c];
 #pragma GCC unroll 4
         for (int r = 0; r < height; r++)
-#pragma GCC unroll 2
-            for (int c = 0; c < 2; c++)
-                _mm256_store_ps(
-                    fold->s[row + r] + GROUP * g + LANES * c,
-                    _mm256_mul_ps(_mm256_cvtepi32_ps(acc[r][c]), _mm256_loadu_ps(fold->k_scales[g] + LANES * c)));
-    }
-}
-
-/* o = p v * step + o * factor for height rows from row on. */
-ALWAYS_INLINE void add_values(int height, int row, struct fold *fold) {
-    const int head_dim = fold->keys->head_dim;
-    for (int d = 0; d < head_dim; d += 2 * LANES) {
-        __m256i acc[ROW_BLOCK][2];
+#pragma GCC unroll 8
+            for (int c = 0; c < 2 * width; c++) acc[r][c] = _mm256_set1_epi32(fold->start[row + r]);
+        for (int d = 0; d < head_dim; d += 4)
 #pragma GCC unroll 4
-        for (int r = 0; r < height; r++) acc[r][0] = acc[r][1] = _mm256_setzero_si256();
-        for (int t = fold->begin / GROUP * GROUP; t < (fold->end + GROUP - 1) / GROUP * GROUP; t += 4)
-            dot_quads(height, 2, true, fold->v[t / GROUP] + (size_t)(t % GROUP * head_dim + 4 * d), fold->p[row] + t,
-                      TILE_KEYS, acc);
+            for (int c = 0; c < width; c++) {
+                dot_quads(height, false, k[c], tile->k_ahead[g + c], fold->q[row] + d, ATTENTION_MAX_HEAD_DIM, acc,
+                          2 * c);
+                k[c] += stride;
+            }
 #pragma GCC unroll 4
         for (int r = 0; r < height; r++)
-#pragma GCC unroll 2
-            for (int c = 0; c < 2; c++) {
-                float *to = fold->o + (row + r) * head_dim + d + LANES * c;
-                __m256 o = _mm256_mul_ps(_mm256_loadu_ps(to), _mm256_set1_ps(fold->factor[row + r]));
-                o = _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[r][c]), _mm256_set1_ps(fold->step[row + r]), o);
-                _mm256_storeu_ps(to, o);
+#pragma GCC unroll 8
+            for (int c = 0; c < 2 * width; c++) {
+                const float *scales = tile->k_scales[g + c / 2] + c % 2 * LANES;
+                _mm256_store_ps(fold->s[row + r] + GROUP * g + LANES * c,
+                                _mm256_mul_ps(_mm256_cvtepi32_ps(acc[r][c]), _mm256_loadu_ps(scales)));
             }
     }
 }
 
-ALWAYS_INLINE void dots_of(int height, int row, struct fold *fold, bool is_scores) {
-    if (is_scores)
-        score(height, row, fold);
-    else
-        add_values(height, row, fold);
+/* o = p v * step + o * factor for height rows from row on and 16 * width dims from d on. */
+ALWAYS_INLINE void add_values(int height, int width, int row, int d, struct fold *fold) {
+    const struct attention_i8_tile *tile = &fold->tile;
+    const int head_dim = fold->keys->head_dim;
+    __m256i acc[ROW_BLOCK][MAX_VECTORS];
+#pragma GCC unroll 4
+    for (int r = 0; r < height; r++)
+#pragma GCC unroll 8
+        for (int c = 0; c < 2 * width; c++) acc[r][c] = _mm256_setzero_si256();
+    for (int t = tile->begin / GROUP * GROUP; t < (tile->end + GROUP - 1) / GROUP * GROUP; t += 4) {
+        const int8_t *v = tile->v[t / GROUP] + (size_t)(t % GROUP * head_dim + 4 * d);
+#pragma GCC unroll 4
+        for (int c = 0; c < width; c++)
+            dot_quads(height, true, v + 64 * c, tile->v_ahead[t / GROUP], fold->p[row] + t, TILE_KEYS, acc, 2 * c);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < height; r++)
+#pragma GCC unroll 8
+        for (int c = 0; c < 2 * width; c++) {
+            float *to = fold->o + (row + r) * head_dim + d + LANES * c;
+            __m256 o = _mm256_mul_ps(_mm256_loadu_ps(to), _mm256_set1_ps(fold->factor[row + r]));
+            o = _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[r][c]), _mm256_set1_ps(fold->step[row + r]), o);
+            _mm256_storeu_ps(to, o);
+        }
+}
+
+/* 12 sums at most: with two pairs of K or V and one of a row they fit the 16 registers. */
+ALWAYS_INLINE void dots_of(int height, int width, int row, struct fold *fold, bool is_scores) {
+    const int head_dim = fold->keys->head_dim;
+    int d = 0;
+    if (is_scores) {
+        score(height, width, row, fold);
+        return;
+    }
+    for (; d + GROUP * width <= head_dim; d += GROUP * width) add_values(height, width, row, d, fold);
+    if (width > 1)
+        for (; d < head_dim; d += GROUP) add_values(height, 1, row, d, fold);
 }
 
 ALWAYS_INLINE void dots(struct fold *fold, bool is_scores) {
     int row = 0, n_rows = fold->rows->n_rows;
-    for (; row + ROW_BLOCK <= n_rows; row += ROW_BLOCK) dots_of(ROW_BLOCK, row, fold, is_scores);
+    for (; row + ROW_BLOCK <= n_rows; row += ROW_BLOCK) dots_of(ROW_BLOCK, 1, row, fold, is_scores);
     switch (n_rows - row) {
-    case 1: dots_of(1, row, fold, is_scores); break;
-    case 2: dots_of(2, row, fold, is_scores); break;
-    case 3: dots_of(3, row, fold, is_scores); break;
+    case 1: dots_of(1, 4, row, fold, is_scores); break;
+    case 2: dots_of(2, 2, row, fold, is_scores); break;
+    case 3: dots_of(3, 2, row, fold, is_scores); break;
     default: break;
     }
 }
@@ -143,7 +134,7 @@ ALWAYS_INLINE __m256 seen_lanes(int first, int last, int t) {
     return _mm256_castsi256_ps(_mm256_andnot_si256(before, until));
 }
 
-/* The row's weights times inverse as int16. */
+/* The row's weights times inverse as int16, paired. */
 ALWAYS_INLINE void round_weights(struct fold *fold, int row, float inverse) {
     const __m256 factor = _mm256_set1_ps(inverse), shift = _mm256_set1_ps(ATTENTION_I8_P_ROUND);
     for (int t = 0; t < TILE_KEYS; t += GROUP) {
@@ -153,28 +144,33 @@ ALWAYS_INLINE void round_weights(struct fold *fold, int row, float inverse) {
         low = _mm256_xor_si256(low, _mm256_castps_si256(shift)),
         high = _mm256_xor_si256(high, _mm256_castps_si256(shift));
         __m256i p = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
-        _mm256_store_si256((__m256i *)(fold->p[row] + t), p);
+        _mm256_store_si256((__m256i *)(fold->p[row] + t), attention_i8_avx2_paired(p));
     }
 }
 
 /* Scores of one row become weights with V's scales in them, then bytes; max, denom, factor and step move on. */
-static void softmax(struct fold *fold, int row) {
-    int first = fold->rows->first_key[row] - fold->key, last = fold->rows->last_key[row] - fold->key;
-    if (first < fold->begin) first = fold->begin;
-    if (last > fold->end - 1) last = fold->end - 1;
+ALWAYS_INLINE void softmax(struct fold *fold, int row, bool is_whole) {
+    const struct attention_i8_tile *tile = &fold->tile;
+    int first = fold->rows->first_key[row] - tile->key, last = fold->rows->last_key[row] - tile->key;
+    if (first < tile->begin) first = tile->begin;
+    if (last > tile->end - 1) last = tile->end - 1;
     float *s = fold->s[row];
     __m256 m = _mm256_set1_ps(fold->max[row]), sums[2][TILE_GROUPS], largest = _mm256_setzero_ps();
-    for (int t = fold->begin / LANES * LANES; t < fold->end; t += LANES)
-        m = _mm256_max_ps(m, _mm256_blendv_ps(m, _mm256_load_ps(s + t), seen_lanes(first, last, t)));
+#pragma GCC unroll 8
+    for (int t = 0; t < TILE_KEYS; t += LANES) {
+        __m256 score = _mm256_load_ps(s + t);
+        m = _mm256_max_ps(m, is_whole ? score : _mm256_blendv_ps(m, score, seen_lanes(first, last, t)));
+    }
     float max = lanes_avx2_max(m), log2_d = fold->log2_d[row];
     m = _mm256_set1_ps(max);
 #pragma GCC unroll 8
     for (int i = 0; i < TILE_KEYS / LANES; i++) {
-        __m256 seen = seen_lanes(first, last, LANES * i);
         __m256 x = _mm256_mul_ps(_mm256_sub_ps(_mm256_load_ps(s + LANES * i), m), _mm256_set1_ps(log2_d));
-        __m256 p = _mm256_and_ps(exp2_avx2(x), seen);
-        __m256 w = _mm256_mul_ps(p, _mm256_loadu_ps(fold->v_scales[i / 2] + i % 2 * LANES));
-        w = _mm256_and_ps(w, seen);
+        __m256 p = exp2_avx2(x), w = _mm256_mul_ps(p, _mm256_loadu_ps(tile->v_scales[i / 2] + i % 2 * LANES));
+        if (!is_whole) {
+            __m256 seen = seen_lanes(first, last, LANES * i);
+            p = _mm256_and_ps(p, seen), w = _mm256_and_ps(w, seen);
+        }
         largest = _mm256_max_ps(largest, w);
         _mm256_store_ps(s + LANES * i, w);
         sums[i % 2][i / 2] = p;
@@ -190,30 +186,11 @@ static void softmax(struct fold *fold, int row) {
     fold->max[row] = max;
 }
 
-/* Points at the groups of the tile that starts with group_begin, counted from the call's key_begin. */
-static void locate(struct fold *fold, int group_begin) {
-    const int tokens = fold->keys->block_tokens, head_dim = fold->keys->head_dim, per_block = tokens / GROUP;
-    const int first = fold->begin / GROUP, last = (fold->end - 1) / GROUP;
-    const size_t scales_off = kv_i8_scales_off(tokens, head_dim);
-    for (int g = 0; g < TILE_GROUPS; g++) {
-        int group = group_begin + (g < first ? first : g > last ? last : g), slot = group % per_block * GROUP;
-        const uint8_t *k = fold->keys->k_blocks[group / per_block];
-        const int8_t *v = fold->keys->v_blocks[group / per_block];
-        fold->k[g] = k + kv_i8_k_off(slot, 0, tokens);
-        fold->v[g] = v + kv_i8_v_off(slot, 0, head_dim);
-        fold->k_scales[g] = (const float *)(const void *)(k + scales_off) + slot;
-        fold->v_scales[g] = (const float *)(const void *)(v + scales_off) + slot;
-    }
-}
-
 static void start(struct fold *fold) {
     const int head_dim = fold->keys->head_dim;
     for (int r = 0; r < fold->rows->n_rows; r++) {
-        int sum = 0;
-        fold->d[r] = quantize_i8_avx2(fold->rows->q[r], fold->q[r], head_dim);
+        fold->d[r] = attention_i8_avx2_take_row(fold->rows->q[r], fold->q[r], head_dim, &fold->start[r]);
         fold->log2_d[r] = fold->d[r] * EXP2_LOG2E;
-        for (int d = 0; d < head_dim; d++) sum += fold->q[r][d];
-        fold->start[r] = -KV_I8_K_OFFSET * sum;
         fold->max[r] = ATTENTION_MASKED, fold->denom[r] = 0;
         for (int t = 0; t < TILE_KEYS; t++) fold->s[r][t] = 0;
     }
@@ -223,21 +200,20 @@ static void start(struct fold *fold) {
 void attention_keys_i8_avx2(const struct attention_rows *rows, const struct attention_keys *keys, int key_begin,
                             int key_end, struct attention_state *state) {
     struct fold fold;
+    int first, last;
     fold.rows = rows, fold.keys = keys, fold.o = state->o;
+    attention_i8_tile_range(rows, key_end, &first, &last);
+    attention_i8_avx2_fetch(rows, keys, key_begin, first, last);
     start(&fold);
-    int first = rows->first_key[0], last = rows->last_key[0];
-    for (int r = 1; r < rows->n_rows; r++) {
-        if (rows->first_key[r] < first) first = rows->first_key[r];
-        if (rows->last_key[r] > last) last = rows->last_key[r];
-    }
-    if (last > key_end - 1) last = key_end - 1;
-    for (fold.key = key_begin; fold.key <= last; fold.key += TILE_KEYS) {
-        fold.begin = first > fold.key ? first - fold.key : 0;
-        fold.end = last - fold.key + 1 < TILE_KEYS ? last - fold.key + 1 : TILE_KEYS;
-        if (fold.begin >= fold.end) continue;
-        locate(&fold, (fold.key - key_begin) / GROUP);
+    for (int key = key_begin; key <= last; key += TILE_KEYS) {
+        if (!attention_i8_tile_at(rows, keys, key_begin, key, first, last, &fold.tile)) continue;
         dots(&fold, true);
-        for (int r = 0; r < rows->n_rows; r++) softmax(&fold, r);
+        for (int r = 0; r < rows->n_rows; r++) {
+            if (fold.tile.is_whole)
+                softmax(&fold, r, true);
+            else
+                softmax(&fold, r, false);
+        }
         dots(&fold, false);
     }
     for (int r = 0; r < rows->n_rows; r++) {

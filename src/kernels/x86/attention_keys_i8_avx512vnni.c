@@ -3,7 +3,7 @@
 
 struct fold {
     struct attention_i8_avx512vnni_rows rows;
-    struct attention_i8_avx512vnni_tile tile;
+    struct attention_i8_tile tile;
     int n_rows, head_dim, block_tokens;
     float *o;                                    /* the state's */
     _Alignas(64) float s[MAX_ROWS][TILE_KEYS];   /* scores, then weights */
@@ -13,7 +13,7 @@ struct fold {
 
 /* Scores of height rows and all seen groups, width groups at a time. */
 ALWAYS_INLINE void score(int height, int width, struct fold *fold) {
-    const struct attention_i8_avx512vnni_tile *tile = &fold->tile;
+    const struct attention_i8_tile *tile = &fold->tile;
     const size_t stride = 4 * (size_t)fold->block_tokens;
     for (int g = tile->begin / LANES / width * width; g < (tile->end + LANES - 1) / LANES; g += width) {
         __m512i acc[16][4], k[4];
@@ -49,7 +49,7 @@ ALWAYS_INLINE void score(int height, int width, struct fold *fold) {
 
 /* o = p v * step + o * factor for height rows and dims [16 * vector, 16 * (vector + width)). */
 ALWAYS_INLINE void add_values(int height, int width, int vector, struct fold *fold) {
-    const struct attention_i8_avx512vnni_tile *tile = &fold->tile;
+    const struct attention_i8_tile *tile = &fold->tile;
     const int head_dim = fold->head_dim;
     __m512i acc[16][4], v[4];
 #pragma GCC unroll 16
@@ -191,9 +191,9 @@ void attention_keys_i8_avx512vnni(const struct attention_rows *rows, const struc
     struct fold fold;
     int first, last;
     start(&fold, rows, keys, state);
-    attention_i8_avx512vnni_range(rows, key_end, &first, &last);
+    attention_i8_tile_range(rows, key_end, &first, &last);
     for (int key = key_begin; key <= last; key += TILE_KEYS) {
-        if (!attention_i8_avx512vnni_tile_at(rows, keys, key_begin, key, first, last, &fold.tile)) continue;
+        if (!attention_i8_tile_at(rows, keys, key_begin, key, first, last, &fold.tile)) continue;
         dots(&fold, true);
         softmax(&fold);
         dots(&fold, false);

@@ -4,7 +4,7 @@
 /* Everything of a call that has a lane for each row. */
 struct fold {
     struct attention_i8_avx512vnni_rows rows;
-    struct attention_i8_avx512vnni_tile tile;
+    struct attention_i8_tile tile;
     int head_dim, block_tokens;
     _Alignas(64) int8_t q[MAX_DIM / 4][MAX_ROWS][4];
     _Alignas(64) float s[TILE_KEYS][MAX_ROWS];          /* scores, then weights */
@@ -46,7 +46,7 @@ ALWAYS_INLINE __m512 score_group(struct fold *fold, int g, bool is_whole, __m512
 
 /* Scores become weights with V's scales in them; denom moves on. Returns the largest weight of each row. */
 ALWAYS_INLINE __m512 weigh(struct fold *fold, bool is_whole, __m512 max, __m512 factor) {
-    const struct attention_i8_avx512vnni_tile *tile = &fold->tile;
+    const struct attention_i8_tile *tile = &fold->tile;
     const __m512 log2_d = _mm512_load_ps(fold->rows.log2_d);
     __m512 lane[LANES], largest = _mm512_setzero_ps();
     for (int i = 0; i < LANES; i++) {
@@ -90,7 +90,7 @@ ALWAYS_INLINE void round_weights(struct fold *fold, __m512 inverse) {
 
 /* o = p v * step + o * factor for 16 dims from d on. */
 ALWAYS_INLINE void add_values(struct fold *fold, int d, __m512 step, __m512 factor) {
-    const struct attention_i8_avx512vnni_tile *tile = &fold->tile;
+    const struct attention_i8_tile *tile = &fold->tile;
     const size_t stride = 4 * (size_t)fold->head_dim;
     __m512i acc[LANES];
 #pragma GCC unroll 16
@@ -111,7 +111,7 @@ ALWAYS_INLINE void add_values(struct fold *fold, int d, __m512 step, __m512 fact
 }
 
 ALWAYS_INLINE void fold_tile(struct fold *fold, bool is_whole) {
-    const struct attention_i8_avx512vnni_tile *tile = &fold->tile;
+    const struct attention_i8_tile *tile = &fold->tile;
     __m512 old_max = _mm512_load_ps(fold->max), max = old_max, inverse, step;
     for (int g = tile->begin / LANES; g < (tile->end + LANES - 1) / LANES; g++)
         max = score_group(fold, g, is_whole, max);
@@ -152,9 +152,9 @@ void attention_rows_i8_avx512vnni(const struct attention_rows *rows, const struc
     struct fold fold;
     int first, last;
     start(&fold, rows, keys);
-    attention_i8_avx512vnni_range(rows, key_end, &first, &last);
+    attention_i8_tile_range(rows, key_end, &first, &last);
     for (int key = key_begin; key <= last; key += TILE_KEYS) {
-        if (!attention_i8_avx512vnni_tile_at(rows, keys, key_begin, key, first, last, &fold.tile)) continue;
+        if (!attention_i8_tile_at(rows, keys, key_begin, key, first, last, &fold.tile)) continue;
         if (fold.tile.is_whole)
             fold_tile(&fold, true);
         else

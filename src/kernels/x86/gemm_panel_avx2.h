@@ -1,12 +1,12 @@
-/* gemm_panel_avx2: some rows or many. Two tiles of weights are unpacked once for a cut of k into a panel that stays in
- * L1, then all rows run over it in groups. Between cuts the sums rest in out, as floats they are already. */
+/* gemm_panel_avx2: some rows or many. Two tiles of weights are unpacked once for a cut of k into a panel that stays
+ * near, then all rows run over it in groups. Between cuts the sums rest in out, as floats they are already. */
 #ifndef KVICK_KERNELS_X86_GEMM_PANEL_AVX2_H
 #define KVICK_KERNELS_X86_GEMM_PANEL_AVX2_H
 
 #include "kernels/pack.h"
 #include "kernels/x86/gemm_step_avx2.h"
 
-#define GEMM_PANEL_BLOCKS 8 /* of 32 k in one cut */
+#define GEMM_PANEL_BLOCKS 18 /* of 32 k in one cut */
 #define GEMM_PANEL_TILES 2
 #define GEMM_PANEL_ROWS 4     /* 4 x 2 sums in 16 bits, two weights, a quad, a product: the floats may rest in memory */
 #define GEMM_PANEL_AHEAD 4096 /* bytes */

@@ -10,7 +10,7 @@
 GEMM_INLINE void gemm_q8_form(enum dtype dtype, enum act_q8_form form, const void *w_packed, const struct act_q8 *x,
                               float *out, int out_stride, int n_rows, int n_cols, int k) {
     const size_t tile_bytes = pack_tile_bytes(dtype, k);
-    if (n_rows <= GEMM_STREAM_ROWS)
+    if (n_rows <= gemm_stream_max_rows(dtype))
         gemm_stream(dtype, form, w_packed, tile_bytes, x, out, out_stride, n_rows, n_cols, k);
     else
         gemm_panel(dtype, form, w_packed, tile_bytes, x, out, out_stride, n_rows, n_cols, k);

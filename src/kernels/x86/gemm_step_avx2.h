@@ -66,6 +66,7 @@ GEMM_INLINE void gemm_step_sum(enum dtype dtype, int n_rows, int n_halves, int j
 #pragma GCC unroll 8
     for (int j = j0; j < j0 + n_quads; j++) {
         __m256i weights[2];
+        __asm__ volatile("" ::: "memory"); /* else gcc keeps a panel's weights for q_low, in memory */
 #pragma GCC unroll 2
         for (int h = 0; h < n_halves; h++) {
             weights[h] = w[h].q[0][j];
@@ -89,12 +90,35 @@ GEMM_INLINE __m256i gemm_step_add_wide(__m256i a, __m256i b) {
     return a;
 }
 
+/* gemm_step_dots where no two quads may be summed in 16 bits: no sums stand beside the dots. */
+GEMM_INLINE void gemm_step_dots_each(enum dtype dtype, int n_rows, int n_halves, int j0, int n_quads, __m256i weight,
+                                     bool is_first, const struct gemm_block *w, const int8_t *q, int64_t q_stride,
+                                     __m256i dot[GEMM_MAX_ROWS][2]) {
+#pragma GCC unroll 8
+    for (int j = j0; j < j0 + n_quads; j++) {
+        __asm__ volatile("" ::: "memory"); /* as in gemm_step_sum */
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++) {
+            __m256i quad = gemm_step_quad(q + i * q_stride + 4 * j);
+#pragma GCC unroll 2
+            for (int h = 0; h < n_halves; h++) {
+                __m256i wide = _mm256_madd_epi16(gemm_step_product(dtype, &w[h], j, w[h].q[0][j], quad), weight);
+                dot[i][h] = is_first && j == j0 ? wide : gemm_step_add_wide(dot[i][h], wide);
+            }
+        }
+    }
+}
+
 /* dot[i][h] = (is_first) or += factor times the products of part s of the block with the activations in q. */
 GEMM_INLINE void gemm_step_dots(enum dtype dtype, int n_rows, int n_halves, int s, int run, int factor, bool is_first,
                                 const struct gemm_block *w, const int8_t *q, int64_t q_stride,
                                 __m256i dot[GEMM_MAX_ROWS][2]) {
     const int n_quads = 8 / gemm_block_n_scales(dtype);
     const __m256i weight = _mm256_set1_epi16((int16_t)factor);
+    if (run == 1) {
+        gemm_step_dots_each(dtype, n_rows, n_halves, s * n_quads, n_quads, weight, is_first, w, q, q_stride, dot);
+        return;
+    }
 #pragma GCC unroll 8
     for (int j = s * n_quads; j < (s + 1) * n_quads; j += run) {
         __m256i sum[GEMM_MAX_ROWS][2];
