@@ -135,9 +135,11 @@ static enum status set_machine(struct plan_sheet *sheet, const struct options *o
                                struct status_note *note) {
     int n_threads = options->threads ? (int)options->threads : cpu_n_usable();
     capacity_read_limits(limits, "");
+    /* A plan is there at once; only who verifies waits for a reading. */
+    size_t to_read_in = options->verify ? limits->memory_bytes : 0;
     enum status status = options->hw
                              ? hw_rates_find(&sheet->rates, options->hw, note)
-                             : hw_rates_of_this(&sheet->rates, n_threads, cpu_detect(), limits->memory_bytes, note);
+                             : hw_rates_of_this(&sheet->rates, n_threads, cpu_detect(), to_read_in, note);
     if (status) {
         if (options->hw) status_note_prefix(note, "--hw");
         return status;
