@@ -1,5 +1,13 @@
 /* Whole-vocabulary logits of every position, bit for bit, whatever chunk, block size, threads, batch mates, order and
- * kernels computed them: exactness rules 1, 2 and 9 at the level of forward. */
+ * kernels computed them, and whichever rows' logits were wanted: exactness rules 1, 2 and 9 at the level of forward.
+ *
+ * Each model runs with every KV type and, where its weights are quantized, every activation form, but not with every
+ * pair of them: a form changes products of weights, a KV type attention, and only float activations go from one to the
+ * other. The weight types take turns, so that each pair runs with a third of them. For each of these come 6 ways of
+ * chunk, block size and threads with every value of each (real models: 2 for each KV type, 6 in all); KVICK_LONG: all
+ * 72 combinations, each alone, with mates and reversed (real models: 12, for more than two threads and other block
+ * sizes change nothing there that small models do not show). Other EXACT options are the engine's and are nothing that
+ * forward sees. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +22,11 @@
 
 #define N_SEQUENCES 4
 #define MAX_ROWS 512
-#define N_REAL_SAMPLES 3
+#define N_REAL_SAMPLES 2  /* for each KV type, so that all together have every value, */
 #define N_SLOW_SAMPLES 2  /* combinations in a sanitizer's build, */
 #define SLOW_POSITIONS 90 /* of so many positions, with one KV type and activation form for each model */
 #define REAL_THREADS 2    /* products on real models stop there */
+#define N_SHARES 2        /* of the rows: a trial may want the logits of one, real models' trials always do */
 
 /* The prompt and three mates of other lengths. The first mate is decoding: it brings one row a step. */
 static const int lengths[N_SEQUENCES] = {300, 9, 130, 61};
@@ -68,6 +77,7 @@ static const enum dtype kv_dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_I8};
 struct subject {
     char path[1024];
     uint64_t seed;
+    int kv_idx;
     enum dtype kv_dtype;
     enum activation_form form;
     uint32_t *tokens[N_SEQUENCES];
@@ -83,6 +93,7 @@ struct trial {
     const char *tier_name;
     struct exact_options exact;
     enum company company;
+    int share; /* 0: logits of all rows are wanted, else of this share of them */
 };
 
 static void open_run(struct model_run *run, const struct subject *subject, unsigned tiers,
@@ -140,18 +151,17 @@ static void free_base(struct subject *subject) {
     mem_free(subject->scratch);
 }
 
-static void compare(const struct subject *subject, const struct trial *trial, int sequence, int from, int to,
+static void compare(const struct subject *subject, const struct trial *trial, int sequence, int pos,
                     const float *logits) {
-    size_t n_vocab = (size_t)subject->n_vocab;
-    const float *base = subject->base[sequence] + (size_t)from * n_vocab;
-    if (memcmp(base, logits, (size_t)(to - from) * n_vocab * sizeof(float)) == 0) return;
-    size_t i = 0;
+    size_t n_vocab = (size_t)subject->n_vocab, i = 0;
+    const float *base = subject->base[sequence] + (size_t)pos * n_vocab;
+    if (memcmp(base, logits, n_vocab * sizeof(float)) == 0) return;
     while (memcmp(&base[i], &logits[i], sizeof(float)) == 0) i++;
     fail_msg("%s: sequence %d, position %d, vocabulary %d: %a, base %a (KV %s, activations %s; tier %s, chunk %d, "
-             "block %d, threads %d, %s)",
-             subject->path, sequence, from + (int)(i / n_vocab), (int)(i % n_vocab), (double)logits[i], (double)base[i],
-             dtype_name(subject->kv_dtype), form_names[subject->form], trial->tier_name, trial->exact.chunk,
-             trial->exact.block_tokens, trial->exact.threads, company_names[trial->company]);
+             "block %d, threads %d, %s, share %d of rows)",
+             subject->path, sequence, pos, (int)i, (double)logits[i], (double)base[i], dtype_name(subject->kv_dtype),
+             form_names[subject->form], trial->tier_name, trial->exact.chunk, trial->exact.block_tokens,
+             trial->exact.threads, company_names[trial->company], trial->share);
 }
 
 static int piece_rows(int sequence, int chunk) {
@@ -164,6 +174,29 @@ static int piece_rows(int sequence, int chunk) {
 
 static int n_positions(const struct subject *subject, int sequence) {
     return lengths[sequence] < subject->max_positions ? lengths[sequence] : subject->max_positions;
+}
+
+/* Of a share: three rows of a sequence are wanted, three are not. So steps have gaps, and pieces of which nothing is
+ * kept. */
+static bool is_wanted(const struct trial *trial, int sequence, int pos) {
+    return !trial->share || (pos / 3 + sequence) % N_SHARES == trial->share - 1;
+}
+
+static void run_step(struct model_run *run, const struct subject *subject, const struct trial *trial,
+                     const struct model_run_piece *pieces, const int *owners, int n_pieces) {
+    int32_t wanted[MAX_ROWS];
+    int n_wanted = 0, row = 0;
+    for (int i = 0; i < n_pieces; i++)
+        for (int pos = pieces[i].from; pos < pieces[i].to; pos++, row++)
+            if (is_wanted(trial, owners[i], pos)) wanted[n_wanted++] = row;
+    model_run_step_at(run, pieces, n_pieces, wanted, n_wanted, subject->scratch);
+    const float *logits = subject->scratch;
+    for (int i = 0; i < n_pieces; i++)
+        for (int pos = pieces[i].from; pos < pieces[i].to; pos++)
+            if (is_wanted(trial, owners[i], pos)) {
+                compare(subject, trial, owners[i], pos, logits);
+                logits += subject->n_vocab;
+            }
 }
 
 /* All sequences step by step until the last has ended; alone: only the first. */
@@ -182,47 +215,18 @@ static void run_trial(struct model_run *run, const struct subject *subject, cons
             if (n_left == 0) continue;
             owners[n_pieces] = s;
             pieces[n_pieces++] = (struct model_run_piece){&sequences[s], done[s], done[s] + (n < n_left ? n : n_left)};
+            done[s] = pieces[n_pieces - 1].to;
         }
         if (n_pieces == 0) return;
-        model_run_step(run, pieces, n_pieces, subject->scratch);
-        const float *logits = subject->scratch;
-        for (int i = 0; i < n_pieces; i++) {
-            compare(subject, trial, owners[i], pieces[i].from, pieces[i].to, logits);
-            logits += (size_t)(pieces[i].to - pieces[i].from) * (size_t)subject->n_vocab;
-            done[owners[i]] = pieces[i].to;
-        }
+        run_step(run, subject, trial, pieces, owners, n_pieces);
     }
-}
-
-/* One step with all sequences whole, in which some rows' logits are wanted and others' are not: some sequences keep
- * nothing, and there are gaps. */
-static void run_some_rows(struct model_run *run, const struct subject *subject, const struct trial *trial) {
-    struct model_run_sequence sequences[N_SEQUENCES];
-    struct model_run_piece pieces[N_SEQUENCES];
-    int32_t wanted[MAX_ROWS];
-    int owners[MAX_ROWS], positions[MAX_ROWS], n_wanted = 0, row = 0;
-    for (int s = 0; s < N_SEQUENCES; s++) {
-        sequences[s] = (struct model_run_sequence){subject->tokens[s], lengths[s], (uint32_t)s, N_SEQUENCES};
-        pieces[s] = (struct model_run_piece){&sequences[s], 0, n_positions(subject, s)};
-        for (int pos = 0; pos < pieces[s].to; pos++, row++) {
-            if (s == 1 || (pos % 64 / 3 % 2 && pos != pieces[s].to - 1)) continue;
-            owners[n_wanted] = s;
-            positions[n_wanted] = pos;
-            wanted[n_wanted++] = row;
-        }
-    }
-    assert_true(row <= MAX_ROWS && n_wanted > 0 && n_wanted < row);
-    model_run_step_at(run, pieces, N_SEQUENCES, wanted, n_wanted, subject->scratch);
-    for (int i = 0; i < n_wanted; i++)
-        compare(subject, trial, owners[i], positions[i], positions[i] + 1,
-                subject->scratch + (size_t)i * (size_t)subject->n_vocab);
 }
 
 struct samples {
     int first, n;        /* of exact_options_sample */
     bool is_all_company; /* every sample alone, with mates and reversed; else one of them in turn */
-    bool is_product;     /* instead: every combination of what forward knows, in every company */
-    bool is_real;        /* of those only some that cost a real model no hours */
+    bool is_product;     /* instead: every combination of what forward knows */
+    bool is_real;        /* those that cost no hours, with logits of a share of the rows each time */
 };
 
 /* Of all combinations of EXACT options those that differ for forward: the others are the engine's. */
@@ -233,21 +237,22 @@ static bool belongs_to_product(const struct exact_options *exact, bool is_real) 
 }
 
 static void try_tier(struct subject *subject, unsigned tiers, const char *tier_name, struct samples samples) {
+    int first_share = samples.is_real, n_shares = N_SHARES + 1 - first_share,
+        share = subject->kv_idx + (int)subject->form;
     int n = samples.is_product ? exact_options_n_combinations() : samples.n;
     for (int i = 0; i < n; i++) {
-        struct trial trial = {tiers, tier_name, {0}, ALONE};
-        int idx = samples.first + i;
+        struct trial trial = {.tiers = tiers, .tier_name = tier_name};
+        int idx = samples.first + i, turn = idx + (int)subject->form;
         trial.exact = samples.is_product ? exact_options_combination(i) : exact_options_sample(subject->seed, idx);
         if (samples.is_product && !belongs_to_product(&trial.exact, samples.is_real)) continue;
         struct model_run run;
         open_run(&run, subject, tiers, &trial.exact);
         for (int company = 0; company < N_COMPANIES; company++) {
-            bool is_its_turn = company == (idx + (int)subject->form) % N_COMPANIES;
-            if (!samples.is_product && !samples.is_all_company && !is_its_turn) continue;
+            if (!samples.is_all_company && company != turn % N_COMPANIES) continue;
             trial.company = (enum company)company;
+            trial.share = first_share + share++ % n_shares;
             run_trial(&run, subject, &trial);
         }
-        run_some_rows(&run, subject, &trial);
         close_run(&run, subject);
     }
 }
@@ -257,24 +262,22 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
 static void try_all_tiers(struct subject *subject, bool is_small) {
     bool is_long = getenv("KVICK_LONG") != NULL;
     unsigned all = cpu_detect();
-    int best = 0, kv = 0;
+    int best = 0, first = subject->kv_idx * exact_options_n_values() / N_KV_DTYPES;
     int n_values = test_is_slow_build() ? N_SLOW_SAMPLES : exact_options_n_values();
-    while (kv_dtypes[kv] != subject->kv_dtype) kv++;
     for (int i = 0; i < cpu_n_tiers(); i++)
         if (all >> i & 1) best = i;
     for (int i = 0; i < cpu_n_tiers(); i++) {
         unsigned tiers;
-        struct samples samples = {.first = kv * n_values / N_KV_DTYPES + i + (int)subject->form, .n = 1};
+        struct samples samples = {.first = first + i + (int)subject->form, .n = 1};
         bool is_too_slow = i == 0 && i != best && !is_small; /* a real model in plain C */
         if (!(all >> i & 1) || is_too_slow) continue;
         assert_int_equal(cpu_mask(all, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
         if (i == best)
-            samples = (struct samples){.n = n_values, .is_product = is_long};
+            samples = (struct samples){.n = n_values, .is_all_company = is_long, .is_product = is_long};
         else if (is_small && is_long)
             samples = (struct samples){.n = n_values, .is_all_company = true};
-        /* The small models see every value: a real one, which costs a hundred times as much, some for each KV type. */
-        if (i == best && !is_small)
-            samples = (struct samples){kv * n_values / N_KV_DTYPES, N_REAL_SAMPLES, false, is_long, true};
+        /* Small models see every value with each KV type; a real one, a hundred times as costly, with one of them. */
+        if (i == best && !is_small) samples = (struct samples){first, N_REAL_SAMPLES, is_long, is_long, true};
         subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : SLOW_POSITIONS;
         if (test_is_slow_build()) subject->max_positions = SLOW_POSITIONS;
         try_tier(subject, tiers, cpu_tier_name(i), samples);
@@ -290,10 +293,13 @@ static void find_file(const struct model_case *model, struct subject *subject) {
         model_file_make(model->dtype, subject->seed, subject->path);
 }
 
-/* In a sanitizer's build: the models take turns, so that together they have every KV type with every form. */
+/* Types of weights with forms take turns, so that together they have every KV type with every form; in a sanitizer's
+ * build each has one pair, and other models one KV type. */
 static bool is_turn_of(const struct model_case *model, int kv, int form, bool has_forms) {
     int idx = (int)(model - cases), n_forms = ACTIVATIONS_INT16 - ACTIVATIONS_AUTO + 1;
-    return kv == idx % N_KV_DTYPES && (!has_forms || form - ACTIVATIONS_AUTO == idx / N_KV_DTYPES % n_forms);
+    if (!has_forms) return !test_is_slow_build() || kv == idx % N_KV_DTYPES;
+    form -= ACTIVATIONS_AUTO;
+    return kv == (idx + form) % N_KV_DTYPES && (!test_is_slow_build() || form == idx / N_KV_DTYPES % n_forms);
 }
 
 static void bits_do_not_depend_on_the_way(void **state) {
@@ -305,7 +311,8 @@ static void bits_do_not_depend_on_the_way(void **state) {
     find_file(model, &subject);
     for (int kv = 0; kv < N_KV_DTYPES; kv++) {
         for (int form = ACTIVATIONS_AUTO; form <= (has_forms ? ACTIVATIONS_INT16 : ACTIVATIONS_AUTO); form++) {
-            if (test_is_slow_build() && !is_turn_of(model, kv, form, has_forms)) continue;
+            if (!is_turn_of(model, kv, form, has_forms)) continue;
+            subject.kv_idx = kv;
             subject.kv_dtype = kv_dtypes[kv];
             subject.form = (enum activation_form)form;
             make_base(&subject);
