@@ -213,6 +213,24 @@ static void a_second_turn_finds_the_first_ones_blocks(void **state) {
     close_world(&w);
 }
 
+/* As many answers as a step has rows: over four steps they leave one step's rows to the prompt behind them. */
+static void answers_leave_rows_to_a_prompt(void **state) {
+    (void)state;
+    enum { N_ANSWERS = 4, N_WATCHED = 4 };
+    static struct world w;
+    open_world(&w, 1, limits_of(N_ANSWERS + 1, N_ANSWERS, N_ANSWERS + 1), MAX_BLOCKS, false);
+    struct slot *answers[N_ANSWERS];
+    for (int i = 0; i < N_ANSWERS; i++) {
+        answers[i] = arrive(&w, counting, 1, 12, 1, false);
+        while (!sequence_is_decoding(&answers[i]->sequence)) step(&w);
+    }
+    struct slot *prompt = arrive(&w, counting, 12, 1, 12, false);
+    for (int i = 0; i < N_WATCHED; i++) step(&w);
+    assert_int_equal(prompt->sequence.n_computed, N_ANSWERS);
+    while (w.state.n_sequences) step(&w);
+    close_world(&w);
+}
+
 /* One row a step: batch answers get one of eight while an interactive prompt waits, and all of them afterwards. */
 static void batch_answers_let_prompts_pass(void **state) {
     (void)state;
@@ -237,6 +255,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_lives_with_a_constant_hash),
         cmocka_unit_test(batch_answers_let_prompts_pass),
+        cmocka_unit_test(answers_leave_rows_to_a_prompt),
         cmocka_unit_test(decode_goes_before_prompts),
         cmocka_unit_test(nobody_overtakes_who_waits_for_blocks),
         cmocka_unit_test(blocks_are_taken_as_rows_come),
