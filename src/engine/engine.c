@@ -12,8 +12,6 @@
 #include "engine/pacing.h"
 #include "kernels/kernel_ops.h"
 #include "planner/capacity.h"
-#include "sched/commit.h"
-#include "sched/room.h"
 
 #define MAX_INBOX 1024
 #define EVENTS_PER_SEQUENCE 64 /* room in the outbox before steps wait for the reader */

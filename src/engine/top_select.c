@@ -37,7 +37,7 @@ uint32_t top_select_max(const float *values, int n) {
 
 /* ---- groups ---- */
 
-bool top_select_any_above(const float values[LANES], float bound) {
+static bool any_above(const float values[LANES], float bound) {
     int n = 0; /* a sum, not a jump: one comparison for all lanes */
     for (int lane = 0; lane < LANES; lane++) n += values[lane] > bound;
     return n > 0;
@@ -104,7 +104,7 @@ int top_select(const float *values, int n, int k, uint32_t *out_ids) {
         if (!isnan(values[i])) out_ids[n_held++] = (uint32_t)i;
     heapify(values, out_ids, n_held);
     for (; i + LANES <= n; i += LANES)
-        if (top_select_any_above(values + i, values[out_ids[0]])) offer(values, out_ids, n_held, i, i + LANES);
+        if (any_above(values + i, values[out_ids[0]])) offer(values, out_ids, n_held, i, i + LANES);
     if (i < n) offer(values, out_ids, n_held, i, n);
     sort_heap(values, out_ids, n_held);
     return n_held;

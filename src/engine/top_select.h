@@ -14,8 +14,7 @@ uint32_t top_select_max(const float *values, int n);
  * Cost: O(n + k log k) where the large values come in no particular order. */
 int top_select(const float *values, int n, int k, uint32_t *out_ids);
 
-/* Whether one of 16 values is above (or at) a bound. */
-bool top_select_any_above(const float values[16], float bound);
+/* Whether one of 16 values is at a bound or above. */
 bool top_select_any_at_least(const float values[16], float bound);
 
 /* ids[0, n) in order: the largest value first. */

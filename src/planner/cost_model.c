@@ -290,7 +290,6 @@ void cost_model_fill(const struct cost_model *model, struct step_cost *out) {
     make_ascending(out->rows_ns, out->n_points);
     out->prefill_key_ns *= model->parts[COST_MODEL_PREFILL_KEYS].correction;
     out->decode_key_ns *= model->parts[COST_MODEL_DECODE_KEYS].correction;
-    out->correction = 1;
 }
 
 static double clamp(double x, double low, double high) {

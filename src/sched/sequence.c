@@ -9,7 +9,8 @@ int sequence_n_pending(const struct sequence *sequence) {
     return sequence->n_tokens - sequence->n_computed;
 }
 
-int sequence_wanted_from(const struct sequence *sequence) {
+/* The first prompt position whose outputs are wanted and have not been made; n_prompt if none. */
+static int wanted_from_of(const struct sequence *sequence) {
     int from = sequence->n_prompt - sequence->n_hidden;
     if (from > sequence->logits_from) from = sequence->logits_from;
     if (from < sequence->n_done) from = sequence->n_done;
@@ -17,7 +18,7 @@ int sequence_wanted_from(const struct sequence *sequence) {
 }
 
 int sequence_n_reusable(const struct sequence *sequence) {
-    int n = sequence->n_tokens - 1, wanted_from = sequence_wanted_from(sequence);
+    int n = sequence->n_tokens - 1, wanted_from = wanted_from_of(sequence);
     return wanted_from < sequence->n_prompt && wanted_from < n ? wanted_from : n;
 }
 

@@ -43,9 +43,6 @@ int sequence_max_computed(const struct sequence *sequence);
 /* Tokens known but not computed. */
 int sequence_n_pending(const struct sequence *sequence);
 
-/* The first prompt position whose outputs are wanted and have not been made; n_prompt if none. */
-int sequence_wanted_from(const struct sequence *sequence);
-
 /* Positions whose KV may come from others: at least one known token is run, and all rows that are wanted. */
 int sequence_n_reusable(const struct sequence *sequence);
 

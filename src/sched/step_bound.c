@@ -19,7 +19,7 @@ struct step_pace step_bound_pace(const struct step_cost *cost, const struct step
                                  const struct step_shape *decode, enum step_urgency urgency, int max_rows) {
     struct step_pace pace = {.limit_ns = step_bound_ns(cost, limits, decode, urgency),
                              .decode_ns = step_cost_ns(cost, decode),
-                             .key_ns = cost->prefill_key_ns * cost->correction,
+                             .key_ns = cost->prefill_key_ns,
                              .stretch = 1};
     /* Keys are counted apart, so the largest chunk is looked for without them. */
     struct step_cost flat = *cost;

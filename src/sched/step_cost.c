@@ -2,12 +2,9 @@
 
 #include <math.h>
 
-#define CORRECTION_GAIN (1.0 / 16)
-#define CORRECTION_LIMIT 16.0
-
 enum status step_cost_init(struct step_cost *cost, int n_points, const int *rows, const double *rows_ns,
                            struct status_note *note) {
-    *cost = (struct step_cost){.correction = 1};
+    *cost = (struct step_cost){0};
     if (n_points < 1 || n_points > STEP_COST_MAX_POINTS)
         return status_fail(note, STATUS_INVALID, "a cost table of %d points, not 1 to %d", n_points,
                            STEP_COST_MAX_POINTS);
@@ -63,7 +60,6 @@ int64_t step_cost_ns(const struct step_cost *cost, const struct step_shape *shap
     double ns = table_ns(cost, shape->n_rows) + shape->n_prefill_keys * cost->prefill_key_ns +
                 shape->n_decode_keys * cost->decode_key_ns + shape->n_decode_rows * cost->decode_row_ns +
                 shape->n_logit_rows * cost->logit_row_ns;
-    ns *= cost->correction;
     return ns < (double)STEP_COST_MAX_NS ? (int64_t)ns : STEP_COST_MAX_NS;
 }
 
@@ -81,15 +77,4 @@ int step_cost_max_prefill(const struct step_cost *cost, const struct step_shape 
             too_many = n;
     }
     return fits;
-}
-
-static double clamp(double x, double low, double high) {
-    return x < low ? low : x > high ? high : x;
-}
-
-void step_cost_observe(struct step_cost *cost, int64_t predicted_ns, int64_t measured_ns) {
-    if (predicted_ns <= 0 || measured_ns <= 0) return;
-    double ratio = clamp((double)measured_ns / (double)predicted_ns, 0.5, 2);
-    double moved = cost->correction * (1 + CORRECTION_GAIN * (ratio - 1));
-    cost->correction = clamp(moved, 1 / CORRECTION_LIMIT, CORRECTION_LIMIT);
 }

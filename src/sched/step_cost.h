@@ -1,6 +1,6 @@
 /* step_cost: how long a step will take, from plain coefficients. Knows no model and measures nothing.
  *
- * ns = correction * (table[rows] + prefill keys * a + decode keys * b + decode rows * c + logit rows * d)
+ * ns = table[rows] + prefill keys * a + decode keys * b + decode rows * c + logit rows * d
  * The table is measured, because a product of M rows costs stairs and regimes, not a line. Between its points it is
  * interpolated, above the last one it goes on as between the last two. It never falls, so the cost never falls when a
  * row is added, and the inverse can be searched.
@@ -26,7 +26,6 @@ struct step_cost {
     double logit_row_ns;                  /* per row with logits */
     double window_share;                  /* of the layers, those that see window_tokens at most: 0 .. 1 */
     int window_tokens;
-    double correction; /* measured by predicted time of late, 1 at first */
 };
 
 /* What a step is made of, as far as its time depends on it. All zero: an empty step, which costs nothing. */
@@ -35,7 +34,7 @@ struct step_shape {
     double n_prefill_keys, n_decode_keys;    /* step_cost_keys, summed over the rows */
 };
 
-/* Sets the table and correction 1, all else 0. Where rows_ns falls it is raised to the point before.
+/* Sets the table, all else 0. Where rows_ns falls it is raised to the point before.
  * Errors: STATUS_INVALID unless 1 <= n_points <= STEP_COST_MAX_POINTS, rows ascend from 1 and times are finite, > 0. */
 WARN_UNUSED enum status step_cost_init(struct step_cost *cost, int n_points, const int *rows, const double *rows_ns,
                                        struct status_note *note);
@@ -53,9 +52,5 @@ int64_t step_cost_ns(const struct step_cost *cost, const struct step_shape *shap
  * logits_from with logits, is predicted to end within limit_ns. 0 if not even one fits.   Cost: O(log max_rows). */
 int step_cost_max_prefill(const struct step_cost *cost, const struct step_shape *base, int from, int max_rows,
                           int logits_from, int64_t limit_ns);
-
-/* A step predicted at predicted_ns took measured_ns: moves correction a little. One odd step moves it 7 % at most, and
- * it stays within 1/16 .. 16. */
-void step_cost_observe(struct step_cost *cost, int64_t predicted_ns, int64_t measured_ns);
 
 #endif

@@ -167,6 +167,8 @@ static int make_mix(uint64_t seed) {
 /* What the machine does in a time when there is always more to do, in sim_least_work_ns of prompts: below 1, because
  * steps are bounded and answers are decoded. */
 static double measure_capacity(void) {
+    static double capacity; /* measured once */
+    if (capacity > 0) return capacity;
     struct sim_world world;
     struct sim_options options = ordinary();
     struct step_cost cost;
@@ -176,10 +178,13 @@ static double measure_capacity(void) {
     options.policy = POLICY_FCFS;
     options.limits.max_sequences = options.limits.max_logit_rows = 400;
     options.limits.max_rows = 512 + 400;
-    options.n_blocks = 400 * 300;
-    for (int i = 0; i < n; i++) work_ns += (double)sim_least_work_ns(&cost, requests[i].n_prompt);
+    options.n_blocks = 0; /* room for all at once */
+    for (int i = 0; i < n; i++) {
+        options.n_blocks += (requests[i].n_prompt + requests[i].max_new) / options.block_tokens + 2;
+        work_ns += (double)sim_least_work_ns(&cost, requests[i].n_prompt);
+    }
     play(&options, n, &world);
-    return work_ns / (double)world.busy_ns;
+    return capacity = work_ns / (double)world.busy_ns;
 }
 
 /* Poisson arrivals at 1.5 times the capacity; deadline: twice the time alone and half a second. */
@@ -214,7 +219,7 @@ static void overload_goodput(void **state) {
     (void)state;
     double sum = 0, sum_fcfs = 0, sum_bound = 0, capacity = measure_capacity();
     print_message("capacity %.3f\n", capacity);
-    for (uint64_t seed = 1; seed <= 5; seed++) {
+    for (uint64_t seed = 1; seed <= (test_is_slow_build() ? 1 : 5); seed++) {
         struct sim_world world;
         struct sim_options options = ordinary();
         options.admission.max_waiting[TERMS_INTERACTIVE] = 32;
@@ -247,20 +252,21 @@ static int count_late(int n) {
     return n_late;
 }
 
-/* Every third that was refused because of its deadline is taken all the same, in a run of its own: it is late, or
- * others are. */
+/* Every third (in a sanitizer's build every 24th) that was refused because of its deadline is taken all the same, in a
+ * run of its own: it is late, or others are. */
 static void refused_ones_could_not_have_made_it(void **state) {
     (void)state;
     static bool is_refused[MAX_REQUESTS];
     struct sim_options options = ordinary();
     struct sim_world world;
     double capacity = measure_capacity();
+    int stride = test_is_slow_build() ? 24 : 3;
     int n = make_overload(1, capacity), n_refused = 0, n_checked = 0, n_wrong = 0;
     play(&options, n, &world);
     int n_late_before = count_late(n), n_in_time_before = count_in_time(n);
     for (int i = 0; i < n; i++) is_refused[i] = requests[i].answer.reason == ADMISSION_DEADLINE;
     for (int i = 0; i < n; i++) {
-        if (!is_refused[i] || n_refused++ % 3) continue;
+        if (!is_refused[i] || n_refused++ % stride) continue;
         make_overload(1, capacity);
         requests[i].is_forced = true;
         play(&options, n, &world);
@@ -269,7 +275,7 @@ static void refused_ones_could_not_have_made_it(void **state) {
         n_wrong += is_in_time && count_late(n) <= n_late_before && count_in_time(n) > n_in_time_before;
     }
     print_message("of %d refused %d could have been taken\n", n_checked, n_wrong);
-    assert_true(n_checked > 20);
+    assert_true(n_checked * stride > 60);
     assert_true(n_wrong * 3 <= n_checked);
 }
 

@@ -35,7 +35,7 @@ static void between_points_and_above(void **state) {
     assert_int_equal(ns_of_rows(&line, 7), 70000000);
 }
 
-static void terms_add_up_and_are_corrected(void **state) {
+static void terms_add_up(void **state) {
     (void)state;
     struct step_cost cost = made();
     struct step_shape shape = {0};
@@ -46,8 +46,6 @@ static void terms_add_up_and_are_corrected(void **state) {
     assert_int_equal(shape.n_logit_rows, 3);
     int64_t expected = 12000000 + 36 * 50 + 100 * 200 + 1000 + 3 * 30000;
     assert_int_equal(step_cost_ns(&cost, &shape), expected);
-    cost.correction = 2;
-    assert_int_equal(step_cost_ns(&cost, &shape), 2 * expected);
 }
 
 static void keys_in_windows(void **state) {
@@ -115,20 +113,6 @@ static void inverse_is_the_largest_that_fits(void **state) {
     assert_true(n_cut > 500);
 }
 
-static void correction_follows_and_is_bounded(void **state) {
-    (void)state;
-    struct step_cost cost = made();
-    step_cost_observe(&cost, 0, 5);
-    step_cost_observe(&cost, 5, 0);
-    assert_true(cost.correction == 1);
-    step_cost_observe(&cost, 10, 10000); /* one stolen time slice */
-    assert_true(cost.correction > 1 && cost.correction < 1.07);
-    for (int i = 0; i < 200; i++) step_cost_observe(&cost, ns_of_rows(&cost, 4), 18000000);
-    assert_true(fabs(cost.correction - 1.5) < 0.01);
-    for (int i = 0; i < 2000; i++) step_cost_observe(&cost, 10, 10000);
-    assert_true(cost.correction == 16);
-}
-
 static void huge_costs_stay_numbers(void **state) {
     (void)state;
     struct step_cost cost = made();
@@ -138,13 +122,9 @@ static void huge_costs_stay_numbers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(between_points_and_above),
-        cmocka_unit_test(terms_add_up_and_are_corrected),
-        cmocka_unit_test(keys_in_windows),
-        cmocka_unit_test(bad_tables_are_refused),
-        cmocka_unit_test(a_dip_is_levelled),
-        cmocka_unit_test(inverse_is_the_largest_that_fits),
-        cmocka_unit_test(correction_follows_and_is_bounded),
+        cmocka_unit_test(between_points_and_above), cmocka_unit_test(terms_add_up),
+        cmocka_unit_test(keys_in_windows),          cmocka_unit_test(bad_tables_are_refused),
+        cmocka_unit_test(a_dip_is_levelled),        cmocka_unit_test(inverse_is_the_largest_that_fits),
         cmocka_unit_test(huge_costs_stay_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
