@@ -137,9 +137,8 @@ static enum status set_machine(struct plan_sheet *sheet, const struct options *o
     capacity_read_limits(limits, "");
     /* A plan is there at once; only who verifies waits for a reading. */
     size_t to_read_in = options->verify ? limits->memory_bytes : 0;
-    enum status status = options->hw
-                             ? hw_rates_find(&sheet->rates, options->hw, note)
-                             : hw_rates_of_this(&sheet->rates, n_threads, cpu_detect(), to_read_in, note);
+    enum status status = options->hw ? hw_rates_find(&sheet->rates, options->hw, note)
+                                     : hw_rates_of_this(&sheet->rates, n_threads, cpu_detect(), to_read_in, note);
     if (status) {
         if (options->hw) status_note_prefix(note, "--hw");
         return status;
