@@ -162,7 +162,8 @@ def a_whale_stops_no_stream():
             lambda: swallowed.wait(60 * SLOW) and times(s, {"prompt": list(range(8)), "max_tokens": 2}))
     steps = [when for when, event in whale if "prompt_progress" in event]
     tokens = [when for when, _ in stream if steps[0] < when < steps[-1]]
-    assert len(steps) >= 16 and len(tokens) >= len(steps) - 2, (len(steps), len(tokens))
+    # One a step; what a busy machine reads late is not counted.
+    assert len(steps) >= 16 and len(tokens) >= 0.9 * len(steps), (len(steps), len(tokens))
     assert late[0][0] < steps[-1], "a short prompt waited for the whole of a long one"
 
 
