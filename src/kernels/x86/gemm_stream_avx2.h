@@ -9,9 +9,11 @@
 #define GEMM_STREAM_GROUP 4    /* rows of one pass over a tile */
 #define GEMM_STREAM_AHEAD 4096 /* bytes */
 
-/* Beyond that many rows a panel is faster: each group unpacks again, and two scales or a minimum cost most. */
+/* Beyond that many rows a panel is faster: each group unpacks again, and two scales, scales of few bits or a minimum
+ * cost most. */
 GEMM_INLINE int gemm_stream_max_rows(enum dtype dtype) {
-    if (gemm_block_n_scales(dtype) == 2) return GEMM_STREAM_GROUP;
+    bool has_small_scales = dtype == DTYPE_Q4_K || dtype == DTYPE_Q5_K;
+    if (gemm_block_n_scales(dtype) == 2 || has_small_scales) return GEMM_STREAM_GROUP;
     return gemm_block_n_mins(dtype) ? 2 * GEMM_STREAM_GROUP : 3 * GEMM_STREAM_GROUP;
 }
 
