@@ -118,8 +118,8 @@ def an_ended_run_is_taken_up():
              for i in range(N_MANY)]
     write(lines)
     for how in (signal.SIGINT, signal.SIGKILL):
-        process = subprocess.Popen(command("--max-num-seqs", "4", "--resume"), stderr=subprocess.PIPE, text=True)
         before = len(answers()[1]) if os.path.exists(OUT) else 0
+        process = subprocess.Popen(command("--max-num-seqs", "4", "--resume"), stderr=subprocess.PIPE, text=True)
         wait_until(lambda: process.poll() is not None or (
             os.path.exists(OUT) and open(OUT, encoding="utf-8").read().count("\n") >= before + 2), 60)
         assert process.poll() is None, process
