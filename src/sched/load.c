@@ -40,11 +40,16 @@ void load_add(struct load *load, const struct terms *terms, int64_t work_ns, int
     size->n += 1;
 }
 
-double load_share(const struct load *load) {
+static double tenant_work_ns(const struct load *load, int tenant) {
     double work_ns = 0;
     for (int c = 0; c < TERMS_N_CLASSES; c++)
-        for (int t = 0; t < TERMS_MAX_TENANTS; t++)
-            for (int s = 0; s < LOAD_N_SIZES; s++) work_ns += load->sizes[c][t][s].work_ns;
+        for (int s = 0; s < LOAD_N_SIZES; s++) work_ns += load->sizes[c][tenant][s].work_ns;
+    return work_ns;
+}
+
+double load_share(const struct load *load) {
+    double work_ns = 0;
+    for (int t = 0; t < TERMS_MAX_TENANTS; t++) work_ns += tenant_work_ns(load, t);
     return work_ns / fmax(load->span_ns, MIN_SPAN_NS);
 }
 
@@ -124,10 +129,9 @@ struct load_delay load_delay_of(const struct load *load, const struct load_promp
 
 void load_find_heavy(const struct load *load, const double weights[TERMS_MAX_TENANTS],
                      bool out_is_heavy[TERMS_MAX_TENANTS]) {
-    double sums[TERMS_MAX_TENANTS] = {0}, total = 0, total_weight = 0;
+    double sums[TERMS_MAX_TENANTS], total = 0, total_weight = 0;
     for (int t = 0; t < TERMS_MAX_TENANTS; t++) {
-        for (int c = 0; c < TERMS_N_CLASSES; c++)
-            for (int s = 0; s < LOAD_N_SIZES; s++) sums[t] += load->sizes[c][t][s].work_ns;
+        sums[t] = tenant_work_ns(load, t);
         total += sums[t];
         total_weight += sums[t] > 0 ? weights[t] : 0;
     }

@@ -93,13 +93,16 @@ static enum status read_per_layer(const struct source *from, const char *suffix,
     return STATUS_OK;
 }
 
+#define EVERY_LAYER (MODEL_SIZES_MAX_LAYERS + 1) /* a period that never ends: Mistral's, whose files are llama's */
+
 /* Architectures whose pattern of windows is part of their definition: of each period of layers all but the last have
  * the window. Source: the models' published config.json (sliding_window_pattern, layer_types). */
 static int known_period(const char *arch) {
     static const struct {
         const char *arch;
         int period;
-    } known[] = {{"gemma2", 2}, {"gemma3", 6}, {"gemma3n", 5}, {"gpt-oss", 2}, {"cohere2", 4}, {"exaone4", 4}};
+    } known[] = {{"gemma2", 2},  {"gemma3", 6},  {"gemma3n", 5},        {"gpt-oss", 2},
+                 {"cohere2", 4}, {"exaone4", 4}, {"llama", EVERY_LAYER}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].arch, arch) == 0) return known[i].period;
     return 0;
@@ -119,14 +122,12 @@ static enum status read_windows(const struct source *from, struct model_sizes *s
     if (!status && has_pattern)
         status = read_per_layer(from, "attention.sliding_window_pattern", sizes->n_layers, 1, 0, is_local);
     if (status) return status;
-    bool is_everywhere = strcmp(from->arch, "llama") == 0; /* Mistral's */
-    if (!has_pattern && !period && !is_everywhere)
+    if (!has_pattern && !period)
         snprintf(sizes->doubt, sizeof sizes->doubt,
                  "%s.attention.sliding_window is %d, but not for which layers: all are counted as seeing everything",
                  from->arch, window);
     for (int i = 0; i < sizes->n_layers; i++)
-        if (has_pattern ? is_local[i] : is_everywhere || (period && i % period != period - 1))
-            sizes->layers[i].window = window;
+        if (has_pattern ? is_local[i] : period && i % period != period - 1) sizes->layers[i].window = window;
     return STATUS_OK;
 }
 
