@@ -71,21 +71,28 @@ static void write_mistral(const char *path) {
     assert_int_equal(fclose(file), 0);
 }
 
+/* The model's file; true: it was made, and is to be removed. */
+static bool find_model(const char *name, char path[1024]) {
+    char file[128];
+    bool is_made = strcmp(name, "mistral-swa") == 0;
+    snprintf(file, sizeof file, "gguf/%s.gguf", name);
+    snprintf(path, 1024, "%s", is_made ? "/tmp/kvick-mistral-XXXXXX" : test_golden_file(file));
+    if (!is_made) return false;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    write_mistral(path);
+    return true;
+}
+
 static void logits_are_the_reference_s(void **state) {
     const char *name = *state;
-    char path[1024], file[128], made[] = "/tmp/kvick-mistral-XXXXXX";
+    char path[1024], file[128];
     struct status_note note = {0};
     struct reference *reference;
     snprintf(file, sizeof file, "tiny/%s/reference.json", name);
     if (reference_load(&reference, test_golden_file(file), &note)) fail_msg("%s: %s", file, note.text);
-    snprintf(file, sizeof file, "gguf/%s.gguf", name);
-    snprintf(path, sizeof path, "%s", test_golden_file(file));
-    int fd = strcmp(name, "mistral-swa") == 0 ? mkstemp(made) : -1;
-    if (fd >= 0) {
-        close(fd);
-        write_mistral(made);
-        snprintf(path, sizeof path, "%s", made);
-    }
+    bool is_made = find_model(name, path);
     struct model_run_options options = {.kv_dtype = DTYPE_F32,
                                         .n_threads = 2,
                                         .block_tokens = 16,
@@ -97,7 +104,7 @@ static void logits_are_the_reference_s(void **state) {
                                         .has_bf16_tables = reference->has_bf16_tables};
     struct model_run run;
     model_run_open(&run, path, &options);
-    if (fd >= 0) unlink(made);
+    if (is_made) unlink(path);
     float *logits = mem_alloc_array((size_t)MAX_TOKENS * (size_t)run.n_vocab, sizeof(float));
     assert_non_null(logits);
     int n_logit_cases = 0, n_long = 0;

@@ -101,11 +101,6 @@ static void handle(void *owner, struct http_exchange *exchange) {
     }
 }
 
-static void serve(void *owner) {
-    struct http_fixture *fixture = owner;
-    http_server_run(fixture->server);
-}
-
 /* "/never" is refused from the head alone; "/slow" and "/hold" are told of nothing. */
 static bool on_head(void *owner, struct http_exchange *exchange) {
     (void)owner;
@@ -132,22 +127,16 @@ const struct http_limits http_fixture_usual = {.max_connections = 16,
 
 void http_fixture_start(struct http_fixture *fixture, struct http_limits limits) {
     struct http_handlers handlers = {.head = on_head, .request = handle, .refuse = on_refuse, .owner = fixture};
-    struct status_note note;
     *fixture = (struct http_fixture){0};
-    assert_int_equal(http_server_create(&fixture->server, &limits, NULL, &handlers, &note), STATUS_OK);
-    assert_int_equal(http_server_listen(fixture->server, "127.0.0.1", 0, &fixture->port, &note), STATUS_OK);
-    assert_int_equal(http_server_every(fixture->server, 10, on_tick, fixture), STATUS_OK);
-    assert_int_equal(thread_start(&fixture->thread, "serve", serve, fixture), STATUS_OK);
+    http_host_open(&fixture->host, &limits, &handlers, on_tick);
 }
 
 void http_fixture_stop(struct http_fixture *fixture) {
-    http_server_stop(fixture->server);
-    thread_join(&fixture->thread);
-    http_server_destroy(&fixture->server);
+    http_host_stop(&fixture->host);
 }
 
 int http_fixture_connect(const struct http_fixture *fixture, int receive_bytes) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)fixture->port)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)fixture->host.port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);

@@ -8,13 +8,10 @@
 
 #include <stdatomic.h>
 
-#include "base/thread.h"
-#include "http/http_server.h"
+#include "support/http_host.h"
 
 struct http_fixture {
-    struct http_server *server;
-    struct thread thread;
-    int port;
+    struct http_host host;
     struct http_exchange *held, *slow, *flood;
     int n_slow_left, n_ticks;
     atomic_int n_held, n_gone, n_most_pending;

@@ -22,6 +22,15 @@ static void on_refuse(void *owner, struct http_exchange *exchange, int code, con
     http_exchange_reply(exchange, code, "text/plain", why, strlen(why));
 }
 
+void http_host_open(struct http_host *host, const struct http_limits *limits, const struct http_handlers *handlers,
+                    http_wake_fn *on_tick) {
+    struct status_note note;
+    assert_int_equal(http_server_create(&host->server, limits, NULL, handlers, &note), STATUS_OK);
+    assert_int_equal(http_server_listen(host->server, "127.0.0.1", 0, &host->port, &note), STATUS_OK);
+    if (on_tick) assert_int_equal(http_server_every(host->server, TICK_MS, on_tick, handlers->owner), STATUS_OK);
+    assert_int_equal(thread_start(&host->thread, "serve", serve, host), STATUS_OK);
+}
+
 void http_host_start(struct http_host *host, http_handle_fn *handle, http_wake_fn *on_tick, void *owner) {
     struct http_limits limits = {.max_connections = 64,
                                  .max_body_bytes = 100000,
@@ -32,11 +41,7 @@ void http_host_start(struct http_host *host, http_handle_fn *handle, http_wake_f
                                  .body_ms = 20000,
                                  .write_ms = 20000};
     struct http_handlers handlers = {.head = on_head, .request = handle, .refuse = on_refuse, .owner = owner};
-    struct status_note note;
-    assert_int_equal(http_server_create(&host->server, &limits, NULL, &handlers, &note), STATUS_OK);
-    assert_int_equal(http_server_listen(host->server, "127.0.0.1", 0, &host->port, &note), STATUS_OK);
-    if (on_tick) assert_int_equal(http_server_every(host->server, TICK_MS, on_tick, owner), STATUS_OK);
-    assert_int_equal(thread_start(&host->thread, "serve", serve, host), STATUS_OK);
+    http_host_open(host, &limits, &handlers, on_tick);
 }
 
 void http_host_stop(struct http_host *host) {

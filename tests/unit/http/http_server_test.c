@@ -46,7 +46,7 @@ static void a_connection_is_used_again(void **state) {
         assert_non_null(strstr(reply, "event: "));
         assert_non_null(strstr(reply, "\r\n0\r\n\r\n"));
     }
-    assert_int_equal(http_server_n_connections(fixture.server), 1);
+    assert_int_equal(http_server_n_connections(fixture.host.server), 1);
     close(fd);
     http_fixture_stop(&fixture);
 }

@@ -70,6 +70,14 @@ static void init_model(int n_threads) {
 
 static const struct cost_model_limits limits = {512, 4095, 64, 64, INT64_C(60000000000)};
 
+static struct step_cost measured_cost(struct machine machine) {
+    struct step_cost cost;
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    cost_model_fill(&model, &cost);
+    return cost;
+}
+
 static double predicted_prefill(int from, int to) {
     struct step_cost cost;
     struct step_shape shape = {0};
@@ -129,11 +137,7 @@ static void the_table_keeps_its_stairs(void **state) {
 
 static void noise_leaves_it_monotone_and_near(void **state) {
     (void)state;
-    struct machine machine = {.noise = 0.1, .stolen_every = 7};
-    struct step_cost cost;
-    init_model(1);
-    cost_model_measure(&model, &limits, run, &machine);
-    cost_model_fill(&model, &cost);
+    struct step_cost cost = measured_cost((struct machine){.noise = 0.1, .stolen_every = 7});
     for (int i = 1; i < cost.n_points; i++) assert_true(cost.rows_ns[i] >= cost.rows_ns[i - 1]);
     for (int rows = 16; rows <= 512; rows *= 2)
         check_close(predicted_prefill(0, rows), true_ns(rows, rows * (rows + 1) / 2.0, 0, 0, 1), 0.2);
@@ -151,11 +155,7 @@ static void a_disturbance_is_noticed(void **state) {
 
 static void ttft_follows_the_machine(void **state) {
     (void)state;
-    struct machine machine = {0};
-    struct step_cost cost;
-    init_model(1);
-    cost_model_measure(&model, &limits, run, &machine);
-    cost_model_fill(&model, &cost);
+    struct step_cost cost = measured_cost((struct machine){0});
     for (int n = 128; n <= 8192; n *= 2) {
         double ns = 0;
         for (int from = 0; from < n; from += 512) {
@@ -171,11 +171,7 @@ static void ttft_follows_the_machine(void **state) {
 /* Steps that may not be long are more of them, each with its fixed part. */
 static void ttft_follows_the_bound_of_steps(void **state) {
     (void)state;
-    struct machine machine = {0};
-    struct step_cost cost;
-    init_model(1);
-    cost_model_measure(&model, &limits, run, &machine);
-    cost_model_fill(&model, &cost);
+    struct step_cost cost = measured_cost((struct machine){0});
     struct step_shape one = {.n_rows = 1}, chunk = {0};
     step_cost_add_prefill(&cost, &chunk, 0, 150, 0);
     struct step_limits bound = {.max_step_ns = step_cost_ns(&cost, &chunk)};
