@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "api/api_call.h"
+#include "api/api_dashboard.h"
 #include "api/api_reply.h"
+#include "api/dashboard_page.h"
 #include "base/clock.h"
 
 /* What every key has left. */
@@ -53,15 +55,32 @@ static void handle_requests(void *owner, struct http_exchange *exchange, const c
     api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
+static void handle_dashboard(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)parameter;
+    api_dashboard_reply(owner, exchange);
+}
+
+static void handle_chunking(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)parameter;
+    api_dashboard_reply_chunking(owner, exchange);
+}
+
+static void handle_page(void *owner, struct http_exchange *exchange, const char *parameter) {
+    (void)owner, (void)parameter;
+    dashboard_page_reply(exchange);
+}
+
 const struct http_route *api_admin_table(int *out_n) {
     static const struct http_route routes[] = {
-        {"GET", "/debug/keys", handle_keys},
-        {"GET", "/debug/requests", handle_requests},
+        {"GET", "/debug/keys", handle_keys},           {"GET", "/debug/requests", handle_requests},
+        {"GET", "/debug/dashboard", handle_dashboard}, {"POST", "/debug/chunking", handle_chunking},
+        {"GET", API_DASHBOARD_PAGE_PATH, handle_page},
     };
     *out_n = (int)(sizeof routes / sizeof routes[0]);
     return routes;
 }
 
 bool api_admin_is_path(const char *path) {
-    return strcmp(path, "/metrics") == 0 || strncmp(path, "/debug/", 7) == 0;
+    return strcmp(path, "/metrics") == 0 || strncmp(path, "/debug/", 7) == 0 ||
+           strcmp(path, API_DASHBOARD_PAGE_PATH) == 0;
 }

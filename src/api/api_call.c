@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "api/api_choice.h"
+#include "api/api_dashboard.h"
 #include "api/api_delivery.h"
 #include "api/api_promise.h"
 #include "api/api_request.h"
@@ -250,13 +251,24 @@ void api_call_on_failure(struct api_call *call, int prompt_idx) {
     come_home(&call->prompts[call->n_prompts - 1]);
 }
 
+static void note_pace(const struct api_call *call, const struct api_choice *choice, const struct event *event,
+                      int64_t now_ns) {
+    struct live_history *live = &call->api->dashboard->live;
+    if (choice->last_token_ns) {
+        request_metrics_gap(&call->api->metrics, now_ns - choice->last_token_ns);
+        live_history_note_next(live, now_ns, now_ns - choice->last_token_ns);
+    } else {
+        live_history_note_first(live, now_ns, event->choice ? -1 : event->told_ns - call->received_ns);
+    }
+}
+
 static void on_token(struct api_prompt *prompt, const struct event *event) {
     struct api_call *call = prompt->call;
     struct api_choice *choice = &prompt->choices[event->choice];
     struct str piece;
     if (choice->is_over) return;
     int64_t now_ns = clock_now_ns();
-    if (choice->last_token_ns) request_metrics_gap(&call->api->metrics, now_ns - choice->last_token_ns);
+    note_pace(call, choice, event, now_ns);
     choice->last_token_ns = now_ns;
     choice->n_tokens++;
     str_init(&piece, MAX_PIECE_BYTES);

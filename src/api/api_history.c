@@ -33,16 +33,23 @@ static void add(struct api_history *history, const struct api_prompt *prompt, co
     const struct api_call *call = prompt->call;
     struct api_record *record = &history->records[history->next];
     history->next = (history->next + 1) % API_HISTORY_MAX;
+    history->n_ever++;
     *record = (struct api_record){.key_idx = call->key_idx,
                                   .http_code = call->http_code,
                                   .prompt_idx = (int)(prompt - call->prompts),
                                   .was_run = was_run(prompt),
                                   .end = of->end,
                                   .n_completion = of->n_completion,
-                                  .created_s = call->created_s};
+                                  .created_s = call->created_s,
+                                  .received_ns = call->received_ns,
+                                  .ended_ns = clock_now_ns(),
+                                  .class_ = call->params.class_};
     snprintf(record->id, sizeof record->id, "%s", call->id);
     snprintf(record->path, sizeof record->path, "%s", call->path);
-    if (record->was_run) record->stats = prompt->request->stats;
+    snprintf(record->key_name, sizeof record->key_name, "%s", call->terms.name);
+    if (!record->was_run) return;
+    record->stats = prompt->request->stats;
+    record->request_id = prompt->request->id;
 }
 
 static enum request_end end_of(const struct api_prompt *prompt) {

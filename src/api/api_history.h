@@ -5,11 +5,12 @@
 #ifndef KVICK_API_API_HISTORY_H
 #define KVICK_API_API_HISTORY_H
 
+#include "api/api_key.h"
 #include "engine/phase_stats.h"
 #include "http/http_exchange.h"
 #include "observe/request_metrics.h"
 
-#define API_HISTORY_MAX 512
+#define API_HISTORY_MAX 10000
 #define API_MAX_ID_BYTES 160
 
 struct api_call;
@@ -25,12 +26,17 @@ struct api_record {
     enum request_end end;
     int n_completion; /* tokens */
     int64_t created_s;
+    int64_t received_ns, ended_ns;
+    uint64_t request_id;                   /* the engine's */
+    char key_name[API_KEY_MAX_NAME_BYTES]; /* "": no key */
+    enum request_class class_;
     struct phase_stats stats;
 };
 
 struct api_history {
     struct api_record *records; /* [API_HISTORY_MAX], a ring */
     int next;
+    int64_t n_ever;
 };
 
 /* Errors: STATUS_NOMEM. */

@@ -6,6 +6,7 @@
 
 #include "api/api_admin.h"
 #include "api/api_call.h"
+#include "api/api_dashboard.h"
 #include "api/api_gate.h"
 #include "api/api_routes.h"
 #include "api/app_cache.h"
@@ -21,7 +22,8 @@ enum status api_server_init(struct api_server *api, const struct api_options *op
     if (getrandom(api->random, sizeof api->random, 0) != (ssize_t)sizeof api->random)
         return status_fail(note, STATUS_IO, "the system gives no random numbers");
     if (api_auth_init(&api->auth)) return status_fail(note, STATUS_NOMEM, "no memory for the keys");
-    if (api_history_init(&api->history)) return status_fail(note, STATUS_NOMEM, "no memory for the last requests");
+    if (api_history_init(&api->history) || api_dashboard_create(&api->dashboard))
+        return status_fail(note, STATUS_NOMEM, "no memory for the last requests");
     return STATUS_OK;
 }
 
@@ -30,6 +32,7 @@ void api_server_deinit(struct api_server *api) {
     api_auth_deinit(&api->auth);
     grammar_vocab_destroy(&api->grammar_vocab);
     api_history_deinit(&api->history);
+    api_dashboard_destroy(&api->dashboard);
 }
 
 void api_server_close(struct api_server *api) {
@@ -104,6 +107,7 @@ static void on_tick(void *owner) {
         api_call_tick(call);
     }
     if (api->cache) app_cache_tick(api->cache);
+    api_dashboard_tick(api);
     if (api->state != API_DRAINING) return;
     if (api->n_calls == 0 && http_server_n_exchanges(api->http) == 0) {
         http_server_stop(api->http);
@@ -176,16 +180,21 @@ static void reply_preflight(const struct http_route *routes, int n_routes, struc
     http_exchange_reply(exchange, 204, NULL, "", 0);
 }
 
+/* Holds nothing of anybody: a browser that goes there cannot send a key. */
+static bool is_page(const char *path) {
+    return strcmp(path, API_DASHBOARD_PAGE_PATH) == 0;
+}
+
 /* Whether path is answered at the door that the request came in by, for who it is. */
 static bool check_door(const struct api_server *api, const char *path, int key_idx, bool is_admin_door,
                        struct api_fault *fault) {
-    if (is_admin_door && strncmp(path, "/v1/", 4) == 0)
+    if (is_admin_door && strncmp(path, "/v1/", 4) == 0 && strcmp(path, API_DASHBOARD_CHAT_PATH) != 0)
         return api_fault_set(fault, 404, "not_found", NULL, "%.200s is not answered on the port for administration",
                              path);
     if (is_admin_door || !api_admin_is_path(path)) return true;
     if (api->options.admin_port)
         return api_fault_set(fault, 404, "not_found", NULL, "%.200s is answered on the port for administration", path);
-    if (api_auth_is_admin(&api->auth, key_idx)) return true;
+    if (is_page(path) || api_auth_is_admin(&api->auth, key_idx)) return true;
     return api_fault_set(fault, 403, "insufficient_permissions", NULL, "%.200s shows what other keys do", path);
 }
 
@@ -204,8 +213,9 @@ static bool check_who(const struct api_server *api, struct http_exchange *exchan
     const char *method = http_exchange_method(exchange), *path = http_exchange_path(exchange);
     int admin_port = api->options.admin_port, key_idx = -1;
     bool is_admin_door = admin_port && http_exchange_local_port(exchange) == admin_port;
+    bool needs_key = (!is_admin_door || strcmp(path, API_DASHBOARD_CHAT_PATH) == 0) && !is_page(path);
     if (is_open(method, path)) return true;
-    return (is_admin_door || api_auth_check(&api->auth, exchange, &key_idx, fault)) &&
+    return (!needs_key || api_auth_check(&api->auth, exchange, &key_idx, fault)) &&
            check_door(api, path, key_idx, is_admin_door, fault);
 }
 
@@ -232,7 +242,8 @@ static bool check_head(const struct api_server *api, struct http_exchange *excha
         http_exchange_set_header(exchange, "Allow", allowed);
         return api_fault_set(fault, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", path, allowed, method);
     }
-    if (api->state == API_SERVING || is_open(method, path)) return check_rate(api, exchange, route, fault);
+    if (api->state == API_SERVING || is_open(method, path) || is_page(path))
+        return check_rate(api, exchange, route, fault);
     api_fault_set(fault, 503, "not_ready", NULL, "the server is %s",
                   api->state == API_LOADING ? "loading its model" : "shutting down");
     fault->retry_after_s = 1;

@@ -17,6 +17,7 @@
 #include "tokenizer/tokenizer.h"
 
 struct api_call;
+struct api_dashboard;
 struct api_params;
 struct app_cache;
 struct pre_hook;
@@ -38,8 +39,11 @@ struct api_options {
     const char *context_bound_by; /* "option", "memory" or "model" */
     /* The first one is the deadline of requests without their own; 0: none. */
     int64_t slo_ns[REQUEST_N_CLASSES][SLO_N_KINDS];
-    bool moves_over_cap; /* an interactive request beyond its limits runs as batch instead of being refused */
-    int admin_port;      /* /metrics is answered there alone, and without a key; 0: on every port */
+    bool moves_over_cap;         /* an interactive request beyond its limits runs as batch instead of being refused */
+    int admin_port;              /* /metrics is answered there alone, and without a key; 0: on every port */
+    bool is_demo;                /* the dashboard may have prompts run unchunked */
+    double peak_gops, read_gb_s; /* what the machine can do, for the dashboard; 0: not measured */
+    bool is_read_guessed;
 };
 
 struct api_server {
@@ -63,6 +67,7 @@ struct api_server {
     int n_calls;
     struct request_metrics metrics;
     struct api_history history;
+    struct api_dashboard *dashboard;
     struct api_call *calls; /* all that are open */
 };
 

@@ -120,6 +120,7 @@ static enum status size_pool(struct cmd_engine *opened, const struct options *op
         request.max_context = longest ? longest : min_of(out->block_tokens, out->max_context);
         out->max_context = request.max_context;
         out->max_chunk = min_of(out->max_chunk, out->max_context);
+        out->usual_chunk = min_of(out->usual_chunk, out->max_context);
     }
     enum status status = capacity_plan(&opened->capacity, &limits, &request, config, n_vocab, note);
     if (status) return status;
@@ -149,6 +150,10 @@ static enum status read_sizes(const struct options *options, const struct cmd_en
     out->is_unpinned = options->no_pin;
     out->max_context = (int)context;
     out->max_chunk = options->chunk && options->chunk < context ? (int)options->chunk : (int)context;
+    if (options->demo) { /* room to run a prompt unchunked when that is asked for */
+        out->usual_chunk = out->max_chunk;
+        out->max_chunk = (int)context;
+    }
     out->block_tokens = (int)options->block_tokens;
     out->max_sequences = needs->max_sequences;
     out->max_logit_rows = needs->max_logit_rows > needs->max_sequences ? needs->max_logit_rows : needs->max_sequences;

@@ -16,6 +16,7 @@
 #include "cmd/serve_config.h"
 #include "cmd/serve_report.h"
 #include "cmd/service_manager.h"
+#include "planner/hw_rates.h"
 #include "weights/gguf_digest.h"
 
 #define MAX_BODIES 16 /* of the longest kind, at a time */
@@ -35,6 +36,8 @@ struct serve {
     const char *model_names[OPTIONS_MAX_LIST];
     char default_name[CMD_MODEL_MAX_PATH_BYTES];
     int port;                            /* 0: only sockets that have none */
+    double peak_gops, read_gb_s;         /* by measure_machine; 0: not measured */
+    bool is_read_guessed;                /* something else ran then */
     uint8_t identity[HASH_SHA256_BYTES]; /* of answers, see identify_answers */
     struct thread loader;
     bool is_loading; /* the loader is to be joined */
@@ -86,7 +89,8 @@ static enum status open_api(struct serve *serve, struct status_note *note) {
                               .block_tokens = (int)options->block_tokens,
                               .has_prefix_cache = !options->no_prefix_cache,
                               .context_bound_by = serve_report_bound_by(config, &serve->model),
-                              .moves_over_cap = config->moves_over_cap};
+                              .moves_over_cap = config->moves_over_cap,
+                              .is_demo = options->demo};
     for (int i = 0; i < REQUEST_N_CLASSES; i++) memcpy(api.slo_ns[i], config->classes[i].slo_ns, sizeof api.slo_ns[i]);
     for (int i = 0; i < options->served_model_name.n_items; i++)
         serve->model_names[i] = options->served_model_name.items[i];
@@ -218,11 +222,27 @@ static void identify_answers(struct serve *serve) {
 
 /* ---- loading ---- */
 
+/* The roofs of the dashboard's roofline: nothing else runs yet. */
+static enum status measure_machine(struct serve *serve, struct status_note *note) {
+    const struct engine_options *options = &serve->model.options;
+    struct capacity_limits limits;
+    struct hw_rates rates;
+    if (!serve->config.options.demo) return STATUS_OK;
+    capacity_read_limits(&limits, "");
+    enum status status = hw_rates_of_this(&rates, options->n_threads, options->tiers, limits.memory_bytes, note);
+    if (status) return status;
+    serve->peak_gops = rates.gops;
+    serve->read_gb_s = rates.gb_s;
+    serve->is_read_guessed = rates.is_read_guessed;
+    return STATUS_OK;
+}
+
 /* On a thread of its own, so that /health answers meanwhile. */
 static void load_main(void *owner) {
     struct serve *serve = owner;
     char done = 1;
-    enum status status = cmd_engine_begin(&serve->model, &serve->note);
+    enum status status = measure_machine(serve, &serve->note);
+    if (!status) status = cmd_engine_begin(&serve->model, &serve->note);
     if (!status) status = tokenizer_open(&serve->tokenizer, serve->model.gguf, &serve->note);
     /* Without a template the model still completes texts; a chat is told why it cannot. */
     if (!status && cmd_chat_template(serve->model.gguf, &serve->chat_template, &serve->chat_note))
@@ -240,7 +260,8 @@ static void say_ready(const struct serve *serve) {
     facts.n_keys = serve->api.auth.n_keys;
     serve_report_print(&facts);
     if (serve->api.options.admin_port)
-        printf("administration on port %d: /metrics, /debug/keys, /debug/requests\n", serve->api.options.admin_port);
+        printf("administration on port %d: /dashboard, /metrics, /debug/keys, /debug/requests\n",
+               serve->api.options.admin_port);
     printf("listening on %s://%s:%d as %s\n", options->ssl_certfile ? "https" : "http", options->host, serve->port,
            serve->model_names[0]);
     fflush(stdout);
@@ -253,6 +274,9 @@ static void on_loaded(void *owner) {
     char done;
     ring_disarm(&serve->is_loaded);
     if (!ring_pop(&serve->is_loaded, &done)) return;
+    serve->api.options.peak_gops = serve->peak_gops;
+    serve->api.options.read_gb_s = serve->read_gb_s;
+    serve->api.options.is_read_guessed = serve->is_read_guessed;
     if (!serve->status)
         serve->status = api_server_open(&serve->api, serve->model.engine, serve->tokenizer, serve->chat_template,
                                         serve->chat_note.text, cmd_chat_rules(serve->model.gguf), &serve->note);

@@ -84,7 +84,7 @@ static void print_pace(const struct serve_facts *facts) {
     else
         printf("steps    at most %.0f ms beside an answer, else %.0f ms; costs %s\n", (double)pace.beside_ns / 1e6,
                (double)pace.idle_limit_ns / 1e6, sources[facts->cost.source]);
-    int max_chunk = facts->model->options.max_chunk, longest = facts->model->options.max_context - 1;
+    int max_chunk = engine_usual_chunk(&facts->model->options), longest = facts->model->options.max_context - 1;
     const int lengths[] = {512, 4096, longest};
     printf("first token after");
     for (int i = 0; i < 3; i++)
@@ -138,7 +138,8 @@ static void warn_slo(const struct serve_facts *facts, enum request_class class_,
     const struct serve_class *slo = &facts->config->classes[class_];
     int longest = facts->model->options.max_context - 1;
     if (slo->max_prompt_tokens && slo->max_prompt_tokens < longest) longest = slo->max_prompt_tokens;
-    int64_t ttft_ns = cost_model_ttft_ns(&pace->cost, longest, 0, facts->model->options.max_chunk, &facts->limits);
+    int64_t ttft_ns =
+        cost_model_ttft_ns(&pace->cost, longest, 0, engine_usual_chunk(&facts->model->options), &facts->limits);
     if (slo->slo_ns[SLO_TTFT] && ttft_ns > slo->slo_ns[SLO_TTFT])
         log_line(LOG_WARN,
                  "--slo %s:ttft=%.4gs cannot be met for the longest prompts: %d tokens take %.4g s on an idle machine",

@@ -67,7 +67,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     struct plan_limits limits = {.max_sequences = options->max_sequences,
                                  .max_rows = max_step_rows(options),
                                  .max_logit_rows = options->max_logit_rows,
-                                 .max_prefill_rows = options->max_chunk,
+                                 .max_prefill_rows = engine_usual_chunk(options),
                                  .step = {.is_unbounded = !options->target_itl_ns && !options->max_step_ns,
                                           .target_itl_ns = options->target_itl_ns,
                                           .max_step_ns = options->max_step_ns,
@@ -80,6 +80,7 @@ static enum status reserve_steps(struct engine *engine, struct status_note *note
     engine->picks = mem_alloc_array((size_t)options->max_logit_rows + n, sizeof *engine->picks);
     engine->state = (struct plan_state){
         .limits = limits, .sequences = mem_alloc_array(n, sizeof *engine->state.sequences), .groups = &engine->groups};
+    engine->start_limits = limits.step;
     policy_init(&engine->state.policy, options->policy);
     struct admission_limits admission = options->admission;
     admission.max_context = options->max_context;
@@ -192,6 +193,38 @@ static void switch_phases(struct engine *engine) {
     }
 }
 
+/* What the plan's decode rows alone would take. They are its first items. */
+static int64_t predict_decode_ns(const struct engine *engine) {
+    struct step_shape shape = {0};
+    for (int i = 0; i < engine->plan.n_decode_rows; i++)
+        step_cost_add_decode(&engine->state.cost, &shape, engine->plan.items[i].from);
+    return step_cost_ns(&engine->state.cost, &shape);
+}
+
+/* Before the step: it changes the costs, and who was in it may be gone afterwards. */
+static void note_rows(const struct engine *engine, struct step_record *record) {
+    *record = (struct step_record){.start_ns = engine->step_start_ns,
+                                   .decode_ns = predict_decode_ns(engine),
+                                   .n_decode_rows = engine->plan.n_decode_rows};
+    for (int i = engine->plan.n_decode_rows; i < engine->plan.n_items; i++) {
+        const struct plan_item *item = &engine->plan.items[i];
+        step_history_add_part(record, item->sequence->request_id, item->to - item->from, item->from);
+    }
+}
+
+static void note_step(struct engine *engine, struct step_record *record, bool is_done) {
+    record->end_ns = clock_now_ns();
+    double share = (double)record->decode_ns / (double)(engine->plan.predicted_ns + 1);
+    if (share > 1 || !record->n_prefill_rows) share = 1;
+    record->decode_ns = (int64_t)(share * (double)(record->end_ns - record->start_ns));
+    record->is_abandoned = !is_done;
+    if (is_done) {
+        record->prefill = engine->step_prefill;
+        record->decode = engine->step_decode;
+    }
+    step_history_push(&engine->steps, record);
+}
+
 /* False if there was nothing to compute. */
 static bool run_step(struct engine *engine) {
     engine->step_start_ns = clock_now_ns();
@@ -204,6 +237,8 @@ static bool run_step(struct engine *engine) {
     struct model_batch batch = step_batch_build(&engine->batch, &engine->plan, &engine->groups);
     bool only_decodes = engine->plan.n_rows == engine->plan.n_decode_rows && engine->options.n_decode_threads;
     thread_pool_limit(engine->pool, only_decodes ? engine->options.n_decode_threads : engine->options.n_threads);
+    struct step_record record;
+    note_rows(engine, &record);
     engine->is_in_step = true;
     int64_t forward_start_ns = clock_now_ns();
     bool is_done = forward_run(engine->forward, &batch, &engine->logits);
@@ -217,6 +252,7 @@ static bool run_step(struct engine *engine) {
         engine->stats.n_rows += engine->plan.n_rows;
         engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
     }
+    note_step(engine, &record, is_done);
     outbox_finish_cancelled(engine);
     engine->stats.steps_ns += clock_now_ns() - engine->step_start_ns;
     return true;
@@ -332,6 +368,10 @@ const struct model_config *engine_model(const struct engine *engine) {
     return &engine->model;
 }
 
+const struct step_history *engine_steps(const struct engine *engine) {
+    return &engine->steps;
+}
+
 int64_t engine_ready_ns(const struct engine *engine) {
     return engine->ready_ns;
 }
@@ -364,7 +404,7 @@ void engine_count_sent(struct engine *engine, int n) {
 }
 
 const struct step_limits *engine_step_limits(const struct engine *engine) {
-    return &engine->state.limits.step;
+    return &engine->start_limits;
 }
 
 struct ring *engine_inbox(struct engine *engine) {

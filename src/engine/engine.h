@@ -9,6 +9,7 @@
 #include "base/ring.h"
 #include "engine/engine_stats.h"
 #include "engine/message.h"
+#include "engine/step_history.h"
 #include "kernels/dtype.h"
 #include "model/forward.h"
 #include "planner/cost_model.h"
@@ -27,6 +28,7 @@ struct engine_options {
     int n_decode_threads; /* of steps without prompt tokens; 0: n_threads; at most n_threads */
     bool is_unpinned;     /* threads may be moved between cores */
     int max_chunk;        /* prompt tokens of a step */
+    int usual_chunk;      /* likewise, unless they are to be run unchunked (engine_client); 0: max_chunk */
     int block_tokens;
     int max_context;    /* of one request, prompt plus answer */
     int max_sequences;  /* at a time */
@@ -43,6 +45,11 @@ struct engine_options {
     int64_t hasty_ns;                      /* > 0: so much of it before the first answer, the rest while idle */
     uint8_t weights_id[HASH_SHA256_BYTES]; /* of the model file, for those that are kept */
 };
+
+/* Prompt tokens of a step, unless they are run unchunked. */
+static inline int engine_usual_chunk(const struct engine_options *options) {
+    return options->usual_chunk ? options->usual_chunk : options->max_chunk;
+}
 
 /* batch_step_ns, or what stands for 0. */
 int64_t engine_batch_step_ns(const struct engine_options *options);
@@ -77,6 +84,9 @@ const struct step_limits *engine_step_limits(const struct engine *engine);
 
 /* Thread: any. The last step's numbers; n_in_inbox as of now. */
 struct engine_stats engine_read_stats(struct engine *engine);
+
+/* Its last steps. Thread: any. */
+const struct step_history *engine_steps(const struct engine *engine);
 
 /* When the engine could answer (base/clock.h). */
 int64_t engine_ready_ns(const struct engine *engine);

@@ -90,6 +90,19 @@ enum status engine_client_cancel(struct engine *engine, uint64_t request_id) {
     return ring_push(engine_inbox(engine), &message) ? STATUS_BUSY : STATUS_OK;
 }
 
+enum status engine_client_ask_map(struct engine *engine, struct block_map *map) {
+    struct command_message message = {.kind = COMMAND_MAP, .map = map};
+    atomic_store_explicit(&map->state, BLOCK_MAP_ASKED, memory_order_relaxed); /* the ring publishes it */
+    if (ring_push(engine_inbox(engine), &message) == STATUS_OK) return STATUS_OK;
+    atomic_store_explicit(&map->state, BLOCK_MAP_EMPTY, memory_order_relaxed);
+    return STATUS_BUSY;
+}
+
+enum status engine_client_set_chunked(struct engine *engine, bool is_chunked) {
+    struct command_message message = {.kind = COMMAND_CHUNK, .is_chunked = is_chunked};
+    return ring_push(engine_inbox(engine), &message) ? STATUS_BUSY : STATUS_OK;
+}
+
 enum status engine_client_run(struct engine *engine, struct request *request) {
     struct event event;
     enum status status = engine_client_submit(engine, request);

@@ -34,6 +34,13 @@ void engine_client_look(const struct request *request, struct phase_stats *out_s
 /* Seen by the engine between two layers. Late or unknown ids do nothing. Errors: STATUS_BUSY. */
 WARN_UNUSED enum status engine_client_cancel(struct engine *engine, uint64_t request_id);
 
+/* Has the engine fill the map; map->state tells when it has. It must not be asked for already. Errors: STATUS_BUSY. */
+WARN_UNUSED enum status engine_client_ask_map(struct engine *engine, struct block_map *map);
+
+/* Whether prompts are run in chunks and steps bounded in time, or each prompt in one step, as far as max_chunk goes. No
+ * answer changes by it. Errors: STATUS_BUSY. */
+WARN_UNUSED enum status engine_client_set_chunked(struct engine *engine, bool is_chunked);
+
 /* Submits and waits until the request is home again; for callers with one request at a time.
  * Errors: as refused (request->note tells), or STATUS_BUSY. */
 WARN_UNUSED enum status engine_client_run(struct engine *engine, struct request *request);

@@ -62,10 +62,11 @@ struct engine {
     int n_picks;
     struct engine_stats stats;
     int64_t step_start_ns;
-    bool is_in_step; /* the plan's sequences are being computed: they may not leave */
-    bool is_probing; /* an idle moment is used for measuring: whoever comes ends it */
-    bool must_probe; /* costs are not measured yet */
-    int n_cancelled; /* sequences that leave after the step */
+    struct phase_work step_prefill, step_decode; /* of the step's rows */
+    bool is_in_step;                             /* the plan's sequences are being computed: they may not leave */
+    bool is_probing;                             /* an idle moment is used for measuring: whoever comes ends it */
+    bool must_probe;                             /* costs are not measured yet */
+    int n_cancelled;                             /* sequences that leave after the step */
 
     /* Read by others. */
     struct model_config model;
@@ -74,7 +75,9 @@ struct engine {
     bool has_costs;
     _Atomic uint64_t shared_stats[SEQLOCK_WORDS(struct engine_stats)]; /* a copy of stats, by stats_lock */
     struct seqlock stats_lock;
-    atomic_llong n_sent; /* requests put into the inbox; relaxed: only a count */
+    struct step_history steps;
+    struct step_limits start_limits; /* a copy of those in state, const once created */
+    atomic_llong n_sent;             /* requests put into the inbox; relaxed: only a count */
 
     /* The start: written by the engine thread before is_ready is posted. */
     enum status start_status;

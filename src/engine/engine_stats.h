@@ -37,6 +37,7 @@ struct engine_promise_stats {
 
 struct engine_stats {
     struct layer_ops_counts layer_ops;
+    bool is_unchunked; /* by engine_client_set_chunked */
     int64_t n_steps, n_abandoned_steps, n_rows, n_prefill_rows;
     int64_t steps_ns, forwards_ns; /* all steps, and of them the forwards */
 

@@ -168,7 +168,10 @@ static void account(struct engine *engine, const struct plan_item *item, int64_t
     struct request *request = engine_slot_of(engine, item->sequence)->request;
     struct phase_stats *stats = &request->stats;
     bool is_prefill = is_prompt(item);
-    step_work_add(is_prefill ? &stats->prefill : &stats->decode, engine, item);
+    struct phase_work work = {0};
+    step_work_add(&work, engine, item);
+    phase_stats_add_work(is_prefill ? &stats->prefill : &stats->decode, &work);
+    phase_stats_add_work(is_prefill ? &engine->step_prefill : &engine->step_decode, &work);
     if (!is_prefill || item->sequence->n_tokens > item->sequence->n_prompt) return;
     if (!stats->prefill_start_ns) stats->prefill_start_ns = engine->step_start_ns;
     stats->prefill_end_ns = now_ns;
@@ -255,6 +258,7 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
 
 void harvest_step(struct engine *engine, const struct model_batch *batch, int64_t now_ns) {
     const struct pick *pick = engine->picks;
+    engine->step_prefill = engine->step_decode = (struct phase_work){0};
     for (int i = 0; i < engine->plan.n_items; i++) account(engine, &engine->plan.items[i], now_ns);
     make_picks(engine);
     pool_hidden(engine, batch);

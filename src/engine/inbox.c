@@ -2,6 +2,7 @@
 
 #include "engine/gate.h"
 #include "engine/outbox.h"
+#include "engine/pacing.h"
 
 /* ---- what can never be answered ---- */
 
@@ -190,6 +191,8 @@ void inbox_read(struct engine *engine) {
         if (message.kind == COMMAND_SUBMIT) submit(engine, message.request);
         if (message.kind == COMMAND_ASK) estimate(engine, message.request);
         if (message.kind == COMMAND_CANCEL) cancel(engine, message.request_id);
+        if (message.kind == COMMAND_MAP) block_map_fill(message.map, &engine->groups, &engine->pins);
+        if (message.kind == COMMAND_CHUNK) pacing_set_chunked(engine, message.is_chunked);
     }
 }
 

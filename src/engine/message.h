@@ -13,6 +13,7 @@
 
 #include "base/seqlock.h"
 #include "base/status.h"
+#include "engine/block_map.h"
 #include "engine/phase_stats.h"
 #include "engine/sampler.h"
 #include "kvcache/prefix_index.h"
@@ -126,12 +127,14 @@ static inline uint32_t *message_tokens(const struct request *request, uint32_t c
 }
 
 /* ASK: what would be told if the request were submitted now; it comes home with ESTIMATED or REFUSED. */
-enum command_kind { COMMAND_SUBMIT, COMMAND_ASK, COMMAND_CANCEL, COMMAND_STOP_ENGINE };
+enum command_kind { COMMAND_SUBMIT, COMMAND_ASK, COMMAND_CANCEL, COMMAND_MAP, COMMAND_CHUNK, COMMAND_STOP_ENGINE };
 
 struct command_message {
     enum command_kind kind;
     struct request *request; /* SUBMIT, ASK */
     uint64_t request_id;     /* CANCEL */
+    struct block_map *map;   /* MAP: to be filled */
+    bool is_chunked;         /* CHUNK: how prompts are run from now on */
 };
 
 enum event_kind {
@@ -157,7 +160,7 @@ struct event {
     /* REFUSED: by admission, or ADMISSION_ADMITTED if the request itself makes no sense. */
     enum admission_reason refusal;
     int64_t retry_after_ns;  /* REFUSED: when it would be taken, as far as can be seen; 0: never */
-    int64_t told_ns;         /* ADMITTED, ESTIMATED, REFUSED: when that was decided */
+    int64_t told_ns;         /* ADMITTED, ESTIMATED, REFUSED: when that was decided; TOKEN: when it was sampled */
     int64_t estimate_ns;     /* likewise: from then to its first token; 0: not worked out */
     struct request *request; /* REFUSED, ESTIMATED, FINISHED: it comes home */
 };

@@ -38,7 +38,8 @@ void outbox_send_token(struct engine *engine, const struct sequence *sequence) {
                                         .owner = slot->request->owner,
                                         .choice = slot->choice,
                                         .token = sequence->tokens[last],
-                                        .token_idx = last - sequence->n_prompt});
+                                        .token_idx = last - sequence->n_prompt,
+                                        .told_ns = slot->request->stats.last_token_ns});
 }
 
 void outbox_send_progress(struct engine *engine, const struct request *request) {

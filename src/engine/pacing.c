@@ -21,7 +21,7 @@ static struct cost_model_limits probe_limits(const struct engine *engine) {
     int n_sequences = options->max_sequences < MAX_PROBE_SEQUENCES ? options->max_sequences : MAX_PROBE_SEQUENCES;
     int max_tokens = engine->groups.groups[0].pool.n_blocks / n_sequences * options->block_tokens;
     if (max_tokens > options->max_context) max_tokens = options->max_context;
-    return (struct cost_model_limits){.max_rows = options->max_chunk,
+    return (struct cost_model_limits){.max_rows = engine_usual_chunk(options),
                                       .max_pos = max_tokens - 1,
                                       .max_sequences = n_sequences,
                                       .max_logit_rows = options->max_logit_rows,
@@ -150,4 +150,11 @@ void pacing_observe(struct engine *engine, int64_t measured_ns) {
     if (!engine->has_costs) return;
     cost_model_observe(&engine->costs, &engine->plan.shape, engine->plan.predicted_ns, measured_ns);
     use_costs(engine);
+}
+
+void pacing_set_chunked(struct engine *engine, bool is_chunked) {
+    struct plan_limits *limits = &engine->state.limits;
+    engine->stats.is_unchunked = !is_chunked;
+    limits->max_prefill_rows = is_chunked ? engine_usual_chunk(&engine->options) : engine->options.max_chunk;
+    limits->step.is_unbounded = !is_chunked || engine->start_limits.is_unbounded;
 }

@@ -17,4 +17,7 @@ void pacing_measure_idle(struct engine *engine);
 /* A step that was planned with the costs took so long. */
 void pacing_observe(struct engine *engine, int64_t measured_ns);
 
+/* See engine_client_set_chunked. */
+void pacing_set_chunked(struct engine *engine, bool is_chunked);
+
 #endif

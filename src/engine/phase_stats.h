@@ -71,6 +71,12 @@ void phase_stats_finish(struct phase_stats *stats, int64_t now_ns);
 /* From received to finished, less all parts: what nobody measured. */
 int64_t phase_stats_unaccounted_ns(const struct phase_stats *stats);
 
+static inline void phase_stats_add_work(struct phase_work *to, const struct phase_work *work) {
+    to->flops += work->flops;
+    to->bytes_read += work->bytes_read;
+    to->kv_bytes_written += work->kv_bytes_written;
+}
+
 static inline double phase_stats_ms(int64_t from_ns, int64_t to_ns) {
     return (double)(to_ns - from_ns) / 1e6;
 }

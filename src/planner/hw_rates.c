@@ -103,8 +103,8 @@ static enum status measure(struct hw_rates *rates, struct thread_pool *pool, uns
     enum status status = hw_profile_int8_peak(pool, &kernels, MEASURE_NS, &peak);
     if (status) return status;
     rates->gops = peak.undisturbed_gops > peak.gops ? peak.undisturbed_gops : peak.gops;
-    if (free_bytes / FREE_BY_READ >= n_bytes && !hw_profile_is_disturbed(&peak))
-        return hw_profile_read_gb_s(pool, n_bytes, &rates->gb_s);
+    rates->is_read_guessed = free_bytes / FREE_BY_READ < n_bytes || hw_profile_is_disturbed(&peak);
+    if (!rates->is_read_guessed) return hw_profile_read_gb_s(pool, n_bytes, &rates->gb_s);
     rates->gb_s = MAX_CORE_GB_S * (n_threads < MAX_CORES ? n_threads : MAX_CORES);
     rates->min_decode = MIN_CORE_GB_S / MAX_CORE_GB_S;
     return STATUS_OK;

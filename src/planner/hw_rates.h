@@ -5,6 +5,7 @@
 #ifndef KVICK_PLANNER_HW_RATES_H
 #define KVICK_PLANNER_HW_RATES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -13,6 +14,7 @@ struct hw_rates {
     char name[128];
     double gops;                     /* matrix products a second, a multiply-add is two */
     double gb_s;                     /* memory read */
+    bool is_read_guessed;            /* gb_s is, as measuring it was not possible */
     double memory_gb;                /* 0: unknown */
     double min_prefill, max_prefill; /* share of gops that a prefill reaches */
     double min_decode, max_decode;   /* share of gb_s that a decode step reaches */

@@ -313,6 +313,11 @@ def administration_has_a_door_of_its_own():
         assert s.ask("GET", "/metrics", port=port)[0] == 200 and s.ask("GET", "/health", port=port)[0] == 200
         assert s.ask("GET", "/metrics")[0] == 401 and s.ask("GET", "/metrics", key="a")[0] == 404
         assert s.ask("POST", TEXT, ask_for(4), port=port)[0] == 404
+        # The dashboard's chat is the one exception, by the rules of the other port.
+        chat = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+        assert s.ask("POST", "/v1/chat/completions", chat, port=port)[0] == 401
+        assert s.ask("POST", "/v1/chat/completions", chat, key="b", port=port)[0] == 401
+        assert s.ask("GET", "/dashboard", port=port)[0] in (200, 406) and s.ask("GET", "/dashboard")[0] == 404
         assert s.ask("GET", "/v1/models", port=port)[0] == 404
         s.post(ask_for(4), key="a")
         known = json.loads(s.ask("GET", "/debug/keys", port=port)[2])["data"]
