@@ -48,7 +48,7 @@ function tell(title, text) {
 function summary(results, before, during) {
   const tokens = results.reduce((sum, r) => sum + (r.usage?.prompt_tokens || 0), 0);
   const cached = results.reduce((sum, r) => sum + (r.usage?.prompt_tokens_details?.cached_tokens || 0), 0);
-  const ttfts = results.map((r) => r.ttft).filter((t) => t !== null).sort((a, b) => a - b);
+  const ttfts = results.map((r) => r.usage?.kvick?.ttft_ms).filter((t) => t).sort((a, b) => a - b); // the first token may have no text
   const first = ttfts.length === 1 ? ms(ttfts[0]) : `${ms(ttfts[0])} to ${ms(ttfts[ttfts.length - 1])}`;
   const beside = longest(during);
   return `${count(tokens)} tokens, ${percent(tokens ? cached / tokens : 0)} of them cached: first token after ${first}. ` +
