@@ -118,8 +118,9 @@ static void handle_metrics(void *owner, struct http_exchange *exchange, const ch
                                       .has_prefix_cache = api->options.has_prefix_cache};
     now.n_blocks = now.engine.groups[0].n_blocks;
     str_init(&body, API_REPLY_MAX_BYTES);
-    if (request_metrics_write(&api->metrics, &now, &body) || (api->hook && pre_hook_write_metrics(api->hook, &body)) ||
-        (api->cache && app_cache_write_metrics(api->cache, &body)))
+    if (request_metrics_write(&api->metrics, &now, &body) ||
+        (api->hook && pre_hook_write_metrics(api->hook, now.model_name, &body)) ||
+        (api->cache && app_cache_write_metrics(api->cache, now.model_name, &body)))
         http_exchange_reply(exchange, 503, "text/plain", "", 0);
     else
         http_exchange_reply(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", body.ptr, body.n_bytes);
