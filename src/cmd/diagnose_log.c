@@ -100,6 +100,7 @@ static enum status read_sample(const struct reader *reader, const json_t *json, 
     if (!status) status = read_count(reader, json, "waiting", &out->classes[0].n_waiting);
     if (!status) status = read_count(reader, json, "blocks", &out->groups[0].n_blocks);
     if (!status) status = read_count(reader, json, "held_blocks", &out->groups[0].n_held);
+    if (!status) status = read_count64(reader, json, "held_slots", &out->groups[0].n_held_slots);
     if (!status) status = read_count64(reader, json, "preemptions", &out->n_preempted);
     if (!status) status = read_count64(reader, json, "steps", &out->n_steps);
     if (!status) status = read_count64(reader, json, "steps_us", &steps_us);

@@ -168,6 +168,7 @@ void diagnosis_write_sample(const struct engine_stats *stats, struct json_write 
     json_write_field_int(json, "waiting", n_waiting);
     json_write_field_int(json, "blocks", stats->groups[0].n_blocks);
     json_write_field_int(json, "held_blocks", stats->groups[0].n_held);
+    json_write_field_int(json, "held_slots", stats->groups[0].n_held_slots);
     json_write_field_int(json, "preemptions", stats->n_preempted);
     json_write_field_int(json, "steps", stats->n_steps);
     json_write_field_int(json, "steps_us", stats->steps_ns / 1000);

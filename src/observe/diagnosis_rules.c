@@ -18,7 +18,6 @@
 #define LATE 0.25        /* of the promises */
 #define MISSED 0.1       /* of the SLO: twice what a promise about p95 allows */
 #define PREEMPTED 0.05   /* sequences that lost their blocks, by request */
-#define FULL 0.95        /* of the blocks */
 #define USED_TO_HIT 0.3  /* of the prompt tokens */
 #define BLOCKED 0.2      /* of the time that answers took */
 #define BLOCKED_MANY 0.1 /* of the requests */
@@ -94,11 +93,13 @@ void diagnosis_rules_read(struct diagnosis_window *window, struct diagnosis_fact
     const double *now = out->now.p95, *before = out->before.p95;
     out->has_before = out->before.n >= MIN_BEFORE;
     out->ttft_x = quotient(now[DIAGNOSIS_TTFT], before[DIAGNOSIS_TTFT]);
-    out->itl_x = quotient(now[DIAGNOSIS_ITL], before[DIAGNOSIS_ITL]);
+    /* Prompts beside answers show in the p95 of decode, batch and contexts in all of it. */
+    double itl = out->now.p50[DIAGNOSIS_ITL], itl_before = out->before.p50[DIAGNOSIS_ITL];
+    out->itl_x = quotient(itl, itl_before);
     out->is_ttft_up = out->has_before && out->now.n >= MIN_REQUESTS && out->ttft_x >= UP &&
                       now[DIAGNOSIS_TTFT] - before[DIAGNOSIS_TTFT] >= UP_MS;
-    out->is_itl_up = out->has_before && out->now.n_answers >= MIN_REQUESTS && before[DIAGNOSIS_ITL] > 0 &&
-                     out->itl_x >= ITL_UP && now[DIAGNOSIS_ITL] - before[DIAGNOSIS_ITL] >= ITL_UP_MS;
+    out->is_itl_up = out->has_before && out->now.n_answers >= MIN_REQUESTS && itl_before > 0 && out->itl_x >= ITL_UP &&
+                     itl - itl_before >= ITL_UP_MS;
     read_grown(out);
     read_top_key(out);
     read_long(out);
@@ -118,7 +119,7 @@ static double percent(double of_one) {
 static int say_both(const struct diagnosis_facts *f, char *out) {
     int n = snprintf(out, DIAGNOSIS_RULES_MAX_TEXT, "TTFT p95 %.0f ms", f->now.p95[DIAGNOSIS_TTFT]);
     if (f->has_before) n += snprintf(out + n, (size_t)(DIAGNOSIS_RULES_MAX_TEXT - n), " (x%.1f)", f->ttft_x);
-    if (!f->has_before || f->before.p95[DIAGNOSIS_ITL] <= 0 || f->now.n_answers == 0) return n;
+    if (!f->has_before || f->before.p50[DIAGNOSIS_ITL] <= 0 || f->now.n_answers == 0) return n;
     if (f->is_itl_up)
         n += snprintf(out + n, (size_t)(DIAGNOSIS_RULES_MAX_TEXT - n), ", decode x%.1f", f->itl_x);
     else
@@ -201,12 +202,14 @@ static double preempted_share(const struct diagnosis_figures *figures) {
 
 static bool is_kv_full(const struct diagnosis_facts *f) {
     const struct diagnosis_sums *sums = &f->now.sums;
-    double n_samples = sums->n_samples, share_before = preempted_share(&f->before);
+    double share_before = preempted_share(&f->before);
     if (f->now.n < MIN_REQUESTS) return false;
     if (sums->n_preempted >= MIN_EVENTS && preempted_share(&f->now) >= PREEMPTED &&
         preempted_share(&f->now) >= UP * share_before)
         return true;
-    return is_waiting_up(f) && share(sums->held_share, n_samples) >= FULL && share(sums->waiting, n_samples) >= 1;
+    /* While somebody waits, no long request of this traffic would find room. */
+    return is_waiting_up(f) && sums->n_tight >= MOST * sums->n_samples && sums->n_tight >= MIN_EVENTS &&
+           sums->free_tokens / sums->n_tight < f->now.p95[DIAGNOSIS_CONTEXT];
 }
 
 static void say_kv_full(const struct diagnosis_facts *f, char *out) {
@@ -336,7 +339,7 @@ static void say_overload(const struct diagnosis_facts *f, char *out) {
 /* ---- decode ---- */
 
 static bool is_decode_slow(const struct diagnosis_facts *f) {
-    return f->is_itl_up && !f->is_ttft_up;
+    return f->is_itl_up; /* and no rule above explains it by prompts */
 }
 
 static double per_sample(const struct diagnosis_figures *figures, double sum) {
@@ -350,9 +353,9 @@ static double prefill_row_share(const struct diagnosis_figures *figures) {
 static void say_decode(const struct diagnosis_facts *f, char *out) {
     double running = per_sample(&f->now, f->now.sums.running), before = per_sample(&f->before, f->before.sums.running);
     double context_x = quotient(f->now.p50[DIAGNOSIS_CONTEXT], f->before.p50[DIAGNOSIS_CONTEXT]);
-    int n =
-        snprintf(out, DIAGNOSIS_RULES_MAX_TEXT,
-                 "inter-token time p95 %.1f ms (x%.1f), TTFT x%.1f: ", f->now.p95[DIAGNOSIS_ITL], f->itl_x, f->ttft_x);
+    int n = snprintf(out, DIAGNOSIS_RULES_MAX_TEXT,
+                     "inter-token time p50 %.1f ms (x%.1f), TTFT p95 x%.1f: ", f->now.p50[DIAGNOSIS_ITL], f->itl_x,
+                     f->ttft_x);
     if (f->now.sums.n_samples > 0 && running >= CHANGED * before)
         say_after(out, n, "%.1f requests run at a time, before %.1f: the batch became larger", running, before);
     else if (context_x >= CHANGED)
@@ -440,25 +443,25 @@ const struct diagnosis_rule *diagnosis_rules_table(int *out_n) {
          "look at kvick_pre_hook_*; make the guardrail faster or lower --pre-hook-timeout"},
         {"slow_text", DIAGNOSIS_FRONT, is_text_slow, say_text,
          "send shorter texts, or token ids; look whether other processes use the cores"},
-        {"kv_full", DIAGNOSIS_FIRST_TOKEN, is_kv_full, say_kv_full,
+        {"kv_full", DIAGNOSIS_STEPS, is_kv_full, say_kv_full,
          "lower --max-num-seqs or --max-model-len, or give --kv-cache-memory-bytes more; kvick plan says how much"},
-        {"cache_lost", DIAGNOSIS_FIRST_TOKEN, is_cache_lost, say_cache_lost,
+        {"cache_lost", DIAGNOSIS_STEPS, is_cache_lost, say_cache_lost,
          "put what is shared in front and what changes behind it; look at miss_reason of single requests"},
-        {"interference", DIAGNOSIS_FIRST_TOKEN, is_interference, say_interference,
+        {"interference", DIAGNOSIS_STEPS, is_interference, say_interference,
          "send long prompts as batch (service_tier, or class of the key), cap --max-prompt-tokens interactive=N, and "
          "leave --chunk above 0"},
-        {"prefill_storm", DIAGNOSIS_FIRST_TOKEN, is_storm, say_storm,
+        {"prefill_storm", DIAGNOSIS_STEPS, is_storm, say_storm,
          "give that key prefill-ms-per-minute, a smaller weight or class batch in --keys"},
-        {"long_prompts", DIAGNOSIS_FIRST_TOKEN, are_prompts_longer, say_prompts,
+        {"long_prompts", DIAGNOSIS_STEPS, are_prompts_longer, say_prompts,
          "cap --max-prompt-tokens, shorten what is retrieved, or warm what is shared (POST /v1/cache/warm)"},
-        {"overload", DIAGNOSIS_FIRST_TOKEN, is_overload, say_overload,
+        {"overload", DIAGNOSIS_STEPS, is_overload, say_overload,
          "send less at once, move work to batch, or add a server; retry after Retry-After"},
-        {"slow_decode", DIAGNOSIS_DECODE, is_decode_slow, say_decode,
+        {"late_promises", DIAGNOSIS_STEPS, are_promises_late, say_promises,
+         "keep other work off these cores; costs are measured again while the server is idle"},
+        {"slow_decode", DIAGNOSIS_STEPS, is_decode_slow, say_decode,
          "lower --max-num-seqs or --target-itl-ms, cap contexts; kvick plan shows the trade"},
         {"slow_readers", DIAGNOSIS_READERS, are_readers_slow, say_readers,
          "nothing to do here: clients or the proxy between must read"},
-        {"late_promises", DIAGNOSIS_PROMISES, are_promises_late, say_promises,
-         "keep other work off these cores; costs are measured again while the server is idle"},
         {"slo_burn", DIAGNOSIS_PROMISES, is_slo_burning, say_slo,
          "lower --max-num-seqs, or split interactive from batch: tokens a second hide what first tokens pay"},
     };

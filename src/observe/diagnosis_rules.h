@@ -24,7 +24,7 @@ struct diagnosis_facts {
     struct diagnosis_figures now, before;
     bool has_before; /* enough to compare with */
     bool is_ttft_up, is_itl_up;
-    double ttft_x, itl_x;
+    double ttft_x, itl_x;                      /* of the p95 of first tokens, of the median time between tokens */
     double grown[N_PHASES];                    /* each part's share in what first tokens take longer than before */
     int top_key;                               /* whose prompts took most of the prefill tokens */
     double top_share, top_share_before, top_x; /* of the prefill tokens; the factor of their rate */
@@ -34,13 +34,7 @@ struct diagnosis_facts {
 };
 
 /* Rules of one group explain the same thing: the first that holds speaks. */
-enum diagnosis_group {
-    DIAGNOSIS_FRONT,
-    DIAGNOSIS_FIRST_TOKEN,
-    DIAGNOSIS_DECODE,
-    DIAGNOSIS_READERS,
-    DIAGNOSIS_PROMISES
-};
+enum diagnosis_group { DIAGNOSIS_FRONT, DIAGNOSIS_STEPS, DIAGNOSIS_READERS, DIAGNOSIS_PROMISES };
 
 struct diagnosis_rule {
     const char *name;

