@@ -356,7 +356,9 @@ static void say_decode(const struct diagnosis_facts *f, char *out) {
     int n = snprintf(out, DIAGNOSIS_RULES_MAX_TEXT,
                      "inter-token time p50 %.1f ms (x%.1f), TTFT p95 x%.1f: ", f->now.p50[DIAGNOSIS_ITL], f->itl_x,
                      f->ttft_x);
-    if (f->now.sums.n_samples > 0 && running >= CHANGED * before)
+    /* More at a time alone proves nothing: who decodes slowly stays longer. */
+    if (f->now.sums.n_samples > 0 && running >= CHANGED * before &&
+        rate_x(f, f->now.sums.n_output_tokens, f->before.sums.n_output_tokens) >= CHANGED)
         say_after(out, n, "%.1f requests run at a time, before %.1f: the batch became larger", running, before);
     else if (context_x >= CHANGED)
         say_after(out, n, "the median context has %.0f tokens (x%.1f): each token reads more KV",
