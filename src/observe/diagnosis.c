@@ -8,9 +8,7 @@
 #define N_RECENT 12
 #define N_BASELINE 60
 #define N_ILL 360 /* half an hour */
-/* A rule begins to speak when it has held for so many evaluations in a row, and ends when it has not for so many: a
- * single bucket is no trouble, and at the edge of a bound it would come and go. */
-#define N_HELD 2
+/* A rule ends when it has not held for so many evaluations in a row: at the edge of a bound it would come and go. */
 #define N_QUIET 2
 /* Who listens is told of one rule's beginning at most this often. */
 #define TELL_NS 60000000000
@@ -75,7 +73,7 @@ static void fire(const struct diagnosis *diagnosis, const struct diagnosis_rule 
                  const struct diagnosis_facts *facts, struct state *state, int64_t now_ns) {
     bool is_new = !state->is_firing;
     state->n_quiet = 0;
-    if (is_new && ++state->n_held < N_HELD) return;
+    if (is_new && ++state->n_held < rule->n_held) return;
     if (is_new) state->since_ns = now_ns;
     state->is_firing = true;
     rule->say(facts, state->sentence);

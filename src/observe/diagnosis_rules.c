@@ -26,7 +26,10 @@
 #define MIN_EVENTS 3    /* a single one is an accident */
 #define LONG_FACTOR 4   /* of the baseline's p95 */
 #define LONG_TOKENS 512 /* at least */
-#define NEVER_X 99.0    /* a factor beside nothing */
+/* Buckets: a single one is no trouble; the broad rules give the narrow ones time to see what it is. */
+#define SOON 2
+#define LATER 4
+#define NEVER_X 99.0 /* a factor beside nothing */
 
 static double quotient(double of, double by) {
     if (by > 0) return of / by < NEVER_X ? of / by : NEVER_X;
@@ -184,7 +187,7 @@ static void say_text(const struct diagnosis_facts *f, char *out) {
     say_after(
         out, say_both(f, out),
         ": %.0f %% of it is text (text_queue %.0f %%, template %.0f %%, tokenize %.0f %%), p95 %.0f ms: texts are "
-        "rendered and tokenized slower than they come",
+        "rendered and tokenized, or demanded forms compiled, slower than they come",
         percent(text_share(f)), percent(phase_share(f, PHASE_TEXT_QUEUE)), percent(phase_share(f, PHASE_TEMPLATE)),
         percent(phase_share(f, PHASE_TOKENIZE)), f->now.p95[DIAGNOSIS_TEXT]);
 }
@@ -440,31 +443,32 @@ static void say_slo(const struct diagnosis_facts *f, char *out) {
 
 const struct diagnosis_rule *diagnosis_rules_table(int *out_n) {
     static const struct diagnosis_rule rules[] = {
-        {"slow_upload", DIAGNOSIS_FRONT, is_upload_slow, say_upload, "look at the network, or lower --header-timeout"},
-        {"slow_hook", DIAGNOSIS_FRONT, is_hook_slow, say_hook,
+        {"slow_upload", DIAGNOSIS_FRONT, SOON, is_upload_slow, say_upload,
+         "look at the network, or lower --header-timeout"},
+        {"slow_hook", DIAGNOSIS_FRONT, SOON, is_hook_slow, say_hook,
          "look at kvick_pre_hook_*; make the guardrail faster or lower --pre-hook-timeout"},
-        {"slow_text", DIAGNOSIS_FRONT, is_text_slow, say_text,
-         "send shorter texts, or token ids; look whether other processes use the cores"},
-        {"kv_full", DIAGNOSIS_STEPS, is_kv_full, say_kv_full,
+        {"slow_text", DIAGNOSIS_FRONT, SOON, is_text_slow, say_text,
+         "demand smaller forms, and the same ones again; send shorter texts, or token ids"},
+        {"kv_full", DIAGNOSIS_STEPS, SOON, is_kv_full, say_kv_full,
          "lower --max-num-seqs or --max-model-len, or give --kv-cache-memory-bytes more; kvick plan says how much"},
-        {"cache_lost", DIAGNOSIS_STEPS, is_cache_lost, say_cache_lost,
+        {"cache_lost", DIAGNOSIS_STEPS, SOON, is_cache_lost, say_cache_lost,
          "put what is shared in front and what changes behind it; look at miss_reason of single requests"},
-        {"interference", DIAGNOSIS_STEPS, is_interference, say_interference,
+        {"interference", DIAGNOSIS_STEPS, SOON, is_interference, say_interference,
          "send long prompts as batch (service_tier, or class of the key), cap --max-prompt-tokens interactive=N, and "
          "leave --chunk above 0"},
-        {"prefill_storm", DIAGNOSIS_STEPS, is_storm, say_storm,
+        {"prefill_storm", DIAGNOSIS_STEPS, SOON, is_storm, say_storm,
          "give that key prefill-ms-per-minute, a smaller weight or class batch in --keys"},
-        {"long_prompts", DIAGNOSIS_STEPS, are_prompts_longer, say_prompts,
+        {"long_prompts", DIAGNOSIS_STEPS, SOON, are_prompts_longer, say_prompts,
          "cap --max-prompt-tokens, shorten what is retrieved, or warm what is shared (POST /v1/cache/warm)"},
-        {"overload", DIAGNOSIS_STEPS, is_overload, say_overload,
+        {"overload", DIAGNOSIS_STEPS, LATER, is_overload, say_overload,
          "send less at once, move work to batch, or add a server; retry after Retry-After"},
-        {"late_promises", DIAGNOSIS_STEPS, are_promises_late, say_promises,
+        {"late_promises", DIAGNOSIS_STEPS, LATER, are_promises_late, say_promises,
          "keep other work off these cores; costs are measured again while the server is idle"},
-        {"slow_decode", DIAGNOSIS_STEPS, is_decode_slow, say_decode,
+        {"slow_decode", DIAGNOSIS_STEPS, LATER, is_decode_slow, say_decode,
          "lower --max-num-seqs or --target-itl-ms, cap contexts; kvick plan shows the trade"},
-        {"slow_readers", DIAGNOSIS_READERS, are_readers_slow, say_readers,
+        {"slow_readers", DIAGNOSIS_READERS, SOON, are_readers_slow, say_readers,
          "nothing to do here: clients or the proxy between must read"},
-        {"slo_burn", DIAGNOSIS_PROMISES, is_slo_burning, say_slo,
+        {"slo_burn", DIAGNOSIS_PROMISES, SOON, is_slo_burning, say_slo,
          "lower --max-num-seqs, or split interactive from batch: tokens a second hide what first tokens pay"},
     };
     *out_n = (int)(sizeof rules / sizeof rules[0]);

@@ -39,6 +39,7 @@ enum diagnosis_group { DIAGNOSIS_FRONT, DIAGNOSIS_STEPS, DIAGNOSIS_READERS, DIAG
 struct diagnosis_rule {
     const char *name;
     enum diagnosis_group group; /* FRONT: each speaks for itself */
+    int n_held;                 /* it speaks when it has held for so many buckets in a row */
     bool (*holds)(const struct diagnosis_facts *facts);
     void (*say)(const struct diagnosis_facts *facts, char out[DIAGNOSIS_RULES_MAX_TEXT]);
     const char *advice;

@@ -7,7 +7,7 @@
 
 #define MS 1e6
 #define LATE_FACTOR (1 + ADMISSION_LATE_SHARE)
-#define LATE_FLOOR_MS 25 /* less than a step is nobody's fault */
+#define LATE_FLOOR_MS 50 /* less is felt by nobody */
 #define MIN_GAPS 4       /* of an answer that tells how fast decode is */
 #define SEED 0x6b7669636bull
 
