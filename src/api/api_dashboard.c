@@ -158,12 +158,6 @@ static void write_now(const struct feed *feed, const struct engine_stats *stats)
     write_quantiles(feed, "itl_ms", &api->dashboard->live.itl);
 }
 
-/* Sentences about what is unusual, the gravest first. */
-static void write_diagnosis(const struct feed *feed) {
-    json_write_field_array(feed->json, "diagnosis");
-    json_write_end_array(feed->json);
-}
-
 /* ---- steps ---- */
 
 static void write_step(const struct feed *feed, const struct step_record *step) {
@@ -379,7 +373,7 @@ void api_dashboard_reply(struct api_server *api, struct http_exchange *exchange)
     json_write_field_int(&json, "wall_ms", (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000);
     write_server(&feed, &stats);
     write_now(&feed, &stats);
-    write_diagnosis(&feed);
+    diagnosis_write(api->diagnosis, feed.now_ns, &json);
     write_samples(&feed, query_number(exchange, "sample"));
     write_requests(&feed, query_number(exchange, "request"));
     write_steps(&feed, query_number(exchange, "step"));

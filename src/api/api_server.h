@@ -13,6 +13,7 @@
 #include "chat/chat_template.h"
 #include "engine/engine_client.h"
 #include "http/http_server.h"
+#include "observe/diagnosis.h"
 #include "observe/request_metrics.h"
 #include "tokenizer/tokenizer.h"
 
@@ -68,6 +69,8 @@ struct api_server {
     struct request_metrics metrics;
     struct api_history history;
     struct api_dashboard *dashboard;
+    struct diagnosis *diagnosis;
+    int64_t sampled_ns;     /* when it was told of the engine last */
     struct api_call *calls; /* all that are open */
 };
 

@@ -260,7 +260,7 @@ static void say_ready(const struct serve *serve) {
     facts.n_keys = serve->api.auth.n_keys;
     serve_report_print(&facts);
     if (serve->api.options.admin_port)
-        printf("administration on port %d: /dashboard, /metrics, /debug/keys, /debug/requests\n",
+        printf("administration on port %d: /dashboard, /metrics, /debug/diagnosis, /debug/keys, /debug/requests\n",
                serve->api.options.admin_port);
     printf("listening on %s://%s:%d as %s\n", options->ssl_certfile ? "https" : "http", options->host, serve->port,
            serve->model_names[0]);
