@@ -142,19 +142,6 @@ static enum status run_kinds(struct serve_bench *bench) {
     return status;
 }
 
-/* A trace's own arrivals. */
-static enum status run_file(struct serve_bench *bench, const char *path) {
-    struct trace trace;
-    enum status status = trace_read(&trace, path, &bench->note);
-    if (status) {
-        status_note_prefix(&bench->note, path);
-        return status;
-    }
-    status = run_trace(bench, &trace, trace.name[0] ? trace.name : "trace", 0, NULL);
-    trace_deinit(&trace);
-    return status;
-}
-
 /* How many tokens a word is, from one answer's usage. */
 static enum status calibrate(struct serve_bench *bench) {
     struct trace_request request = {.after = -1, .n_own = 200, .n_prompt = 200, .n_output = 2};
@@ -166,6 +153,24 @@ static enum status calibrate(struct serve_bench *bench) {
     if (!status && n_failed) status = STATUS_PEER;
     if (!status && outcomes.of[0].n_prompt > 400) bench->replay.tokens_per_word = outcomes.of[0].n_prompt / 200.0;
     outcomes_deinit(&outcomes);
+    return status;
+}
+
+static bool has_words(const struct trace *trace) {
+    for (int i = 0; i < trace->n_requests; i++)
+        if (!trace->requests[i].ids) return true;
+    return false;
+}
+
+/* At the trace's own arrivals, or with --clients as fast as those ask. */
+static enum status run_file(struct serve_bench *bench, const struct options *options) {
+    struct trace trace;
+    enum status status = trace_read(&trace, options->trace, &bench->note);
+    if (!status && has_words(&trace)) status = calibrate(bench);
+    if (!status)
+        status = run_trace(bench, &trace, trace.name[0] ? trace.name : "trace", (int)options->clients, NULL);
+    if (status) status_note_prefix(&bench->note, options->trace);
+    trace_deinit(&trace);
     return status;
 }
 
@@ -183,9 +188,9 @@ static void print_advice(const struct serve_bench *bench) {
 
 static enum status run_all(struct serve_bench *bench) {
     const struct options *options = bench->report.options;
+    if (!options->json) print_head();
+    if (options->trace) return run_file(bench, options);
     enum status status = calibrate(bench);
-    if (!status && !options->json) print_head();
-    if (!status && options->trace) return run_file(bench, options->trace);
     if (!status) status = run_sweep(bench);
     return status ? status : run_kinds(bench);
 }
@@ -212,6 +217,9 @@ int bench_serve(const struct options *options, const char *model) {
     struct serve_bench bench = {.replay = {.scale = 1, .tokens_per_word = 1, .timeout_ms = TIMEOUT_MS}};
     int exit_code = bench_report_check("serve", options, model);
     if (exit_code) return exit_code;
+    if (options->clients < 0 || options->clients > LOAD_REPLAY_MAX_CLIENTS)
+        return cmd_usage("bench", "--clients: %ld is not within 0..%d", options->clients, LOAD_REPLAY_MAX_CLIENTS);
+    if (options->clients && !options->trace) return cmd_usage("bench", "--clients goes with --trace");
     enum status status = bench_report_open(&bench.report, "serve", options, model, NULL, &bench.note);
     if (status) return cmd_fail(model ? model : options->url, status, &bench.note);
     bench.replay.seed = (uint64_t)time(NULL) << 16; /* other texts each time: the server may remember */
