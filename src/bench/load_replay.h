@@ -1,8 +1,8 @@
 /* load_replay: the requests of a trace, sent to a server over HTTP, at their times (open loop) or as soon as one of a
  * fixed number of clients is free (closed loop).
  *
- * Prompts without ids are made of words, since made-up ids are not everybody's. What continues another request sends that one's turns and
- * answer before its own.   Thread: the caller's.   Memory: texts, until the end. */
+ * Prompts without ids are made of words, since made-up ids are not everybody's. What continues another request sends
+ * that one's turns and answer before its own.   Thread: the caller's.   Memory: texts, until the end. */
 #ifndef KVICK_BENCH_LOAD_REPLAY_H
 #define KVICK_BENCH_LOAD_REPLAY_H
 
