@@ -284,6 +284,7 @@ static void turn(struct engine *engine) {
     kv_pins_expire(&engine->pins, clock_now_ns());
     inbox_read(engine);
     bool has_run = outbox_has_step_room(engine) && run_step(engine);
+    outbox_flush(engine);
     engine_stats_publish(engine);
     /* Nothing tells when a reader goes on, so this looks again a little later. */
     bool waits_for_reader = engine->state.n_sequences || !outbox_has_answer_room(engine);
@@ -305,6 +306,7 @@ static void engine_main(void *arg) {
     while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) turn(engine);
     while (engine->state.n_sequences > 0) outbox_finish(engine, engine->state.sequences[0], FINISH_CANCELLED);
     if (can_run) inbox_send_home(engine);
+    outbox_flush(engine);
     unload(engine);
 }
 

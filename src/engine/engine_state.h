@@ -63,6 +63,7 @@ struct engine {
     struct engine_stats stats;
     int64_t step_start_ns;
     struct phase_work step_prefill, step_decode; /* of the step's rows */
+    bool has_unannounced;                        /* events in the outbox that the client was not woken for */
     bool is_in_step;                             /* the plan's sequences are being computed: they may not leave */
     bool is_probing;                             /* an idle moment is used for measuring: whoever comes ends it */
     bool must_probe;                             /* costs are not measured yet */

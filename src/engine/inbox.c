@@ -194,6 +194,7 @@ void inbox_read(struct engine *engine) {
         if (message.kind == COMMAND_MAP) block_map_fill(message.map, &engine->groups, &engine->pins);
         if (message.kind == COMMAND_CHUNK) pacing_set_chunked(engine, message.is_chunked);
     }
+    outbox_flush(engine);
 }
 
 void inbox_send_home(struct engine *engine) {

@@ -18,7 +18,13 @@ bool outbox_has_any_room(const struct engine *engine) {
 
 void outbox_send(struct engine *engine, const struct event *event) {
     /* plan waits for room before a step, and admissions are bounded by the inbox: this cannot overflow. */
-    if (ring_push(&engine->outbox, event)) BUG("outbox overflow");
+    if (ring_put(&engine->outbox, event)) BUG("outbox overflow");
+    engine->has_unannounced = true;
+}
+
+void outbox_flush(struct engine *engine) {
+    if (engine->has_unannounced) ring_wake(&engine->outbox);
+    engine->has_unannounced = false;
 }
 
 void outbox_send_home(struct engine *engine, struct request *request, struct event event) {
