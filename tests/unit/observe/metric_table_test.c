@@ -65,7 +65,7 @@ static void all_are_written_from_the_first_request_on(void **state) {
     assert_int_equal(request_metrics_write(&metrics, &now, &out), STATUS_OK);
     for (int i = 0; i < METRIC_N; i++) {
         const struct metric_row *row = metric_table_row((enum metric)i);
-        bool is_beside = i >= METRIC_APP_CACHE_QUERIES;
+        bool is_beside = i >= METRIC_HTTP_ERRORS;
         char head[200], sample[120];
         snprintf(head, sizeof head, "# HELP %s %.60s", row->name, row->help);
         snprintf(sample, sizeof sample, "\n%s%s{", row->name, strcmp(row->type, "histogram") == 0 ? "_count" : "");

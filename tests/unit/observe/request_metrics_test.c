@@ -83,7 +83,7 @@ static void every_family_is_told_once_and_every_line_parses(void **state) {
             assert_int_equal(*end, 0);
         }
     }
-    assert_int_equal(n_seen, METRIC_APP_CACHE_QUERIES - 1); /* no peak is measured */
+    assert_int_equal(n_seen, METRIC_HTTP_ERRORS - 1); /* no peak is measured */
     free(copy);
     str_deinit(&out);
 }
