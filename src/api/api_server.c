@@ -31,7 +31,7 @@ static enum status open_diagnosis(struct api_server *api, struct status_note *no
     struct diagnosis_window_options options = diagnosis_options();
     for (int i = 0; i < REQUEST_N_CLASSES; i++) options.slo_ttft_ns[i] = api->options.slo_ns[i][SLO_TTFT];
     if (diagnosis_create(&api->diagnosis, &options)) return status_fail(note, STATUS_NOMEM, "no memory for diagnosis");
-    diagnosis_listen(api->diagnosis, on_diagnosis, api);
+    if (api->options.logs_diagnosis) diagnosis_listen(api->diagnosis, on_diagnosis, api);
     return STATUS_OK;
 }
 

@@ -32,6 +32,7 @@ struct api_options {
     int drain_s;                /* how long running answers may go on after a stop */
     const char *cors_origin;    /* NULL: no other site's page may read replies */
     bool logs_requests;         /* a line per request on standard error */
+    bool logs_diagnosis;        /* what is wrong, there, too */
     enum log_format log_format; /* of it */
     const char *kv_dtype;
     int block_tokens;

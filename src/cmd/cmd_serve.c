@@ -84,6 +84,7 @@ static enum status open_api(struct serve *serve, struct status_note *note) {
                               .drain_s = (int)options->shutdown_timeout,
                               .cors_origin = options->cors_origin,
                               .logs_requests = !options->no_access_log,
+                              .logs_diagnosis = true,
                               .log_format = config->log_format,
                               .kv_dtype = options->kv_cache_dtype,
                               .block_tokens = (int)options->block_tokens,

@@ -6,7 +6,8 @@
 #include <jansson.h>
 
 #define NS_PER_MS 1e6
-#define MAX_MS 1e15
+#define MAX_MS 9e12   /* in ns it is an int64_t */
+#define MAX_COUNT 1e8 /* tokens, blocks */
 #define MAX_BUCKET_MS 60000
 
 struct reader {
@@ -37,7 +38,7 @@ static enum status read_number(const struct reader *reader, const json_t *json, 
 static enum status read_count(const struct reader *reader, const json_t *json, const char *field, int *out) {
     double value;
     enum status status = read_number(reader, json, field, &value);
-    if (!status && (value < 0 || value > INT32_MAX)) status = bad(reader, field, "is no count");
+    if (!status && (value < 0 || value > MAX_COUNT)) status = bad(reader, field, "is no count");
     if (!status) *out = (int)value;
     return status;
 }

@@ -250,7 +250,7 @@ static const char *miss_text(const struct diagnosis_facts *f) {
     int most = PREFIX_MISS_NEW;
     for (int i = PREFIX_MISS_NEW; i < ENGINE_STATS_N_MISSES; i++)
         if (texts[i] && n[i] > n[most]) most = i;
-    return f->now.sums.n_misses[most] > 0 ? texts[most] : "why is in the answers' usage (miss_reason)";
+    return f->now.sums.n_misses[most] > 0 ? texts[most] : "why is not in this log (GET /debug/diagnosis has misses)";
 }
 
 static void say_cache_lost(const struct diagnosis_facts *f, char *out) {
@@ -452,7 +452,7 @@ const struct diagnosis_rule *diagnosis_rules_table(int *out_n) {
         {"kv_full", DIAGNOSIS_STEPS, SOON, is_kv_full, say_kv_full,
          "lower --max-num-seqs or --max-model-len, or give --kv-cache-memory-bytes more; kvick plan says how much"},
         {"cache_lost", DIAGNOSIS_STEPS, SOON, is_cache_lost, say_cache_lost,
-         "put what is shared in front and what changes behind it; look at miss_reason of single requests"},
+         "put what is shared in front, equal to the byte, and what changes behind it"},
         {"interference", DIAGNOSIS_STEPS, SOON, is_interference, say_interference,
          "send long prompts as batch (service_tier, or class of the key), cap --max-prompt-tokens interactive=N, and "
          "leave --chunk above 0"},

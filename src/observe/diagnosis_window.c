@@ -105,7 +105,7 @@ static struct diagnosis_kept kept_of(const struct diagnosis_record *record, int 
     kept.of[DIAGNOSIS_WAIT] = ms_of(part_ns[PHASE_QUEUE] + part_ns[PHASE_PREFILL_LOST]);
     kept.of[DIAGNOSIS_PROMPT] = (float)record->n_prompt;
     kept.of[DIAGNOSIS_COMPUTED] = (float)(record->n_prompt - record->n_cached);
-    kept.of[DIAGNOSIS_CONTEXT] = (float)(record->n_prompt + record->n_output);
+    kept.of[DIAGNOSIS_CONTEXT] = (float)record->n_prompt + (float)record->n_output;
     return kept;
 }
 
@@ -153,13 +153,13 @@ void diagnosis_window_sample(struct diagnosis_window *window, const struct engin
     sample_room(sums, stats);
     if (window->has_last &&
         stats->n_steps >= last->n_steps) { /* fewer: another process has taken its place in the log */
-        sums->n_preempted += (double)(stats->n_preempted - last->n_preempted);
+        sums->n_preempted += (double)stats->n_preempted - (double)last->n_preempted;
         for (int i = 0; i < ENGINE_STATS_N_MISSES; i++)
-            sums->n_misses[i] += (double)(stats->n_misses[i] - last->n_misses[i]);
-        sums->n_rows += (double)(stats->n_rows - last->n_rows);
-        sums->n_prefill_rows += (double)(stats->n_prefill_rows - last->n_prefill_rows);
-        sums->n_steps += (double)(stats->n_steps - last->n_steps);
-        sums->steps_ms += (double)(stats->steps_ns - last->steps_ns) / MS;
+            sums->n_misses[i] += (double)stats->n_misses[i] - (double)last->n_misses[i];
+        sums->n_rows += (double)stats->n_rows - (double)last->n_rows;
+        sums->n_prefill_rows += (double)stats->n_prefill_rows - (double)last->n_prefill_rows;
+        sums->n_steps += (double)stats->n_steps - (double)last->n_steps;
+        sums->steps_ms += ((double)stats->steps_ns - (double)last->steps_ns) / MS;
     }
     window->last = *stats;
     window->has_last = true;
