@@ -37,7 +37,7 @@ e2e-soak: build ## 64 streams for ten minutes against the server; a quiet machin
 	@scripts/fetch-model smollm2 >build/smollm2.path
 	@KVICK_SOAK=600 TEST_SECONDS=1200 scripts/run-tests release e2e/soak
 
-e2e-web: ## metrics, rules and dashboards with a real browser
+e2e-web: ## metrics, rules and dashboards with a real Prometheus and a real browser
 	@scripts/setup web
 	@scripts/build-web
 	@scripts/build release kvick tests

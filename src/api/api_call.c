@@ -251,11 +251,12 @@ void api_call_on_failure(struct api_call *call, int prompt_idx) {
     come_home(&call->prompts[call->n_prompts - 1]);
 }
 
-static void note_pace(const struct api_call *call, const struct api_choice *choice, const struct event *event,
+static void note_pace(const struct api_prompt *prompt, const struct api_choice *choice, const struct event *event,
                       int64_t now_ns) {
+    const struct api_call *call = prompt->call;
     struct live_history *live = &call->api->dashboard->live;
     if (choice->last_token_ns) {
-        request_metrics_gap(&call->api->metrics, now_ns - choice->last_token_ns);
+        request_metrics_gap(&call->api->metrics, prompt->request->class_, now_ns - choice->last_token_ns);
         live_history_note_next(live, now_ns, now_ns - choice->last_token_ns);
     } else {
         live_history_note_first(live, now_ns, event->choice ? -1 : event->told_ns - call->received_ns);
@@ -268,7 +269,7 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
     struct str piece;
     if (choice->is_over) return;
     int64_t now_ns = clock_now_ns();
-    note_pace(call, choice, event, now_ns);
+    note_pace(prompt, choice, event, now_ns);
     choice->last_token_ns = now_ns;
     choice->n_tokens++;
     str_init(&piece, MAX_PIECE_BYTES);

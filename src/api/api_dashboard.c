@@ -347,7 +347,8 @@ static void write_server(const struct feed *feed, const struct engine_stats *sta
     json_write_field_flag(json, "demo", options->is_demo);
     json_write_field_flag(json, "chunked", !stats->is_unchunked);
     json_write_field_flag(json, "needs_key", feed->api->auth.is_set);
-    json_write_field_real(json, "peak_gops", options->peak_gops); /* 0: not measured */
+    double peak_gops = options->peak_gops > 0 ? options->peak_gops : stats->int8_peak_ops / 1e9;
+    json_write_field_real(json, "peak_gops", peak_gops); /* 0: not measured */
     json_write_field_real(json, "read_gb_s", options->read_gb_s);
     json_write_field_flag(json, "read_is_guessed", options->is_read_guessed);
     json_write_field_array(json, "phase_names");

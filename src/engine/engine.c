@@ -248,9 +248,9 @@ static bool run_step(struct engine *engine) {
     engine->stats.n_steps++;
     engine->stats.n_abandoned_steps += !is_done;
     if (is_done) {
-        pacing_observe(engine, clock_now_ns() - engine->step_start_ns);
-        engine->stats.n_rows += engine->plan.n_rows;
-        engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
+        int64_t took_ns = clock_now_ns() - engine->step_start_ns;
+        engine_stats_note_step(engine, took_ns);
+        pacing_observe(engine, took_ns);
     }
     note_step(engine, &record, is_done);
     outbox_finish_cancelled(engine);
@@ -273,6 +273,7 @@ static void rest(struct engine *engine) {
     while (engine->must_probe && !backing_is_calm(&engine->backing) && !ring_wait(&engine->inbox, IDLE_POLL_MS))
         continue;
     if (engine->must_probe && ring_n_items(&engine->inbox) == 0) pacing_measure_idle(engine);
+    if (ring_n_items(&engine->inbox) == 0) pacing_measure_peak(engine);
     ring_wait(&engine->inbox, next_expiry_ms(engine));
     backing_rest(&engine->backing, false);
 }
@@ -293,6 +294,7 @@ static void turn(struct engine *engine) {
 static void engine_main(void *arg) {
     struct engine *engine = arg;
     char done = 1;
+    engine_stats_init(&engine->stats);
     engine->start_status = load(engine, &engine->start_note);
     engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;

@@ -67,6 +67,7 @@ struct engine {
     bool is_in_step;                             /* the plan's sequences are being computed: they may not leave */
     bool is_probing;                             /* an idle moment is used for measuring: whoever comes ends it */
     bool must_probe;                             /* costs are not measured yet */
+    int n_peaks;                                 /* times that the machine's peak was measured */
     int n_cancelled;                             /* sequences that leave after the step */
 
     /* Read by others. */

@@ -68,7 +68,6 @@ static void end_choice(struct engine *engine, struct engine_slot *slot, enum fin
     struct request *request = slot->request;
     request->choices[slot->choice] = (struct request_choice){reason, n_new};
     request->stats.n_new_tokens += n_new;
-    engine->stats.n_new_tokens += n_new;
     request->n_unfinished--;
     slot->request = NULL;
     outbox_send(engine, &(struct event){.kind = EVENT_CHOICE_FINISHED,
