@@ -69,6 +69,7 @@ static int look_until_home(struct engine *engine) {
     struct phase_stats seen, last = {0};
     int n_changes = 0;
     struct request *request = request_run_make(900, 40);
+    request->has_cache = false; /* as long each time */
     assert_int_equal(engine_client_submit(engine, request), STATUS_OK);
     for (bool is_home = false; !is_home;) {
         engine_client_look(request, &seen);
