@@ -224,8 +224,9 @@ static void say_kv_full(const struct diagnosis_facts *f, char *out) {
               percent(share(sums->held_share, sums->n_samples)), share(sums->waiting, sums->n_samples));
 }
 
+/* By the median request: a few long prompts that nobody has asked before lose nobody else's. */
 static double hit_share(const struct diagnosis_figures *figures) {
-    return share(figures->sums.n_cached_tokens, figures->sums.n_prompt_tokens);
+    return figures->p50[DIAGNOSIS_HIT];
 }
 
 static double prompt_x(const struct diagnosis_facts *f) {
@@ -255,7 +256,8 @@ static const char *miss_text(const struct diagnosis_facts *f) {
 
 static void say_cache_lost(const struct diagnosis_facts *f, char *out) {
     say_after(out, say_both(f, out),
-              ": %.0f %% of the prompt tokens come from the cache, before %.0f %%; prefill_own is %.0f %% of it: cache "
+              ": the median request finds %.0f %% of its prompt in the cache, before %.0f %%; prefill_own is %.0f %% "
+              "of it: cache "
               "lost, %s",
               percent(hit_share(&f->now)), percent(hit_share(&f->before)), percent(phase_share(f, PHASE_PREFILL_OWN)),
               miss_text(f));

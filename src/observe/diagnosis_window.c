@@ -105,6 +105,7 @@ static struct diagnosis_kept kept_of(const struct diagnosis_record *record, int 
     kept.of[DIAGNOSIS_WAIT] = ms_of(part_ns[PHASE_QUEUE] + part_ns[PHASE_PREFILL_LOST]);
     kept.of[DIAGNOSIS_PROMPT] = (float)record->n_prompt;
     kept.of[DIAGNOSIS_COMPUTED] = (float)(record->n_prompt - record->n_cached);
+    kept.of[DIAGNOSIS_HIT] = record->n_prompt > 0 ? (float)record->n_cached / (float)record->n_prompt : -1;
     kept.of[DIAGNOSIS_CONTEXT] = (float)record->n_prompt + (float)record->n_output;
     return kept;
 }

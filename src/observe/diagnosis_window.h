@@ -50,6 +50,7 @@ enum diagnosis_quantity {
     DIAGNOSIS_PROMPT, /* tokens */
     DIAGNOSIS_COMPUTED,
     DIAGNOSIS_CONTEXT, /* prompt and answer */
+    DIAGNOSIS_HIT,     /* of its prompt in the prefix cache, from 0 to 1 */
     DIAGNOSIS_N_QUANTITIES
 };
 
