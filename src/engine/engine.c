@@ -193,30 +193,18 @@ static void switch_phases(struct engine *engine) {
     }
 }
 
-/* What the plan's decode rows alone would take. They are its first items. */
-static int64_t predict_decode_ns(const struct engine *engine) {
-    struct step_shape shape = {0};
-    for (int i = 0; i < engine->plan.n_decode_rows; i++)
-        step_cost_add_decode(&engine->state.cost, &shape, engine->plan.items[i].from);
-    return step_cost_ns(&engine->state.cost, &shape);
-}
-
-/* Before the step: it changes the costs, and who was in it may be gone afterwards. */
+/* Before the step: who was in it may be gone afterwards. */
 static void note_rows(const struct engine *engine, struct step_record *record) {
-    *record = (struct step_record){.start_ns = engine->step_start_ns,
-                                   .decode_ns = predict_decode_ns(engine),
-                                   .n_decode_rows = engine->plan.n_decode_rows};
+    *record = (struct step_record){.start_ns = engine->step_start_ns, .n_decode_rows = engine->plan.n_decode_rows};
     for (int i = engine->plan.n_decode_rows; i < engine->plan.n_items; i++) {
         const struct plan_item *item = &engine->plan.items[i];
         step_history_add_part(record, item->sequence->request_id, item->to - item->from, item->from);
     }
 }
 
-static void note_step(struct engine *engine, struct step_record *record, bool is_done) {
+static void note_step(struct engine *engine, struct step_record *record, double decode_share, bool is_done) {
     record->end_ns = clock_now_ns();
-    double share = (double)record->decode_ns / (double)(engine->plan.predicted_ns + 1);
-    if (share > 1 || !record->n_prefill_rows) share = 1;
-    record->decode_ns = (int64_t)(share * (double)(record->end_ns - record->start_ns));
+    record->decode_ns = (int64_t)(decode_share * (double)(record->end_ns - record->start_ns));
     record->is_abandoned = !is_done;
     if (is_done) {
         record->prefill = engine->step_prefill;
@@ -239,6 +227,7 @@ static bool run_step(struct engine *engine) {
     thread_pool_limit(engine->pool, only_decodes ? engine->options.n_decode_threads : engine->options.n_threads);
     struct step_record record;
     note_rows(engine, &record);
+    double decode_share = engine_stats_decode_share(engine); /* by the costs that the plan went by */
     engine->is_in_step = true;
     int64_t forward_start_ns = clock_now_ns();
     bool is_done = forward_run(engine->forward, &batch, &engine->logits);
@@ -249,10 +238,10 @@ static bool run_step(struct engine *engine) {
     engine->stats.n_abandoned_steps += !is_done;
     if (is_done) {
         int64_t took_ns = clock_now_ns() - engine->step_start_ns;
-        engine_stats_note_step(engine, took_ns);
+        engine_stats_note_step(engine, took_ns, decode_share);
         pacing_observe(engine, took_ns);
     }
-    note_step(engine, &record, is_done);
+    note_step(engine, &record, decode_share, is_done);
     outbox_finish_cancelled(engine);
     engine->stats.steps_ns += clock_now_ns() - engine->step_start_ns;
     return true;

@@ -110,8 +110,7 @@ void engine_stats_note_work(struct engine *engine, struct request *request, cons
     phase_stats_add_work(is_prefill ? &engine->step_prefill : &engine->step_decode, &work);
 }
 
-/* What the plan would take with its decode rows alone, by what it takes: 0 without any, 1 with no other. */
-static double decode_share(const struct engine *engine) {
+double engine_stats_decode_share(const struct engine *engine) {
     const struct plan *plan = &engine->plan;
     int n_decode = plan->n_decode_rows;
     if (n_decode == 0 || n_decode == plan->n_rows) return n_decode > 0;
@@ -125,14 +124,14 @@ static double decode_share(const struct engine *engine) {
     return share < 1 ? share : 1;
 }
 
-void engine_stats_note_step(struct engine *engine, int64_t took_ns) {
+void engine_stats_note_step(struct engine *engine, int64_t took_ns, double decode_share) {
     const struct plan *plan = &engine->plan;
     struct engine_stats *stats = &engine->stats;
     int n_decode = plan->n_decode_rows, n_prefill = plan->n_rows - n_decode;
     enum engine_step_kind kind = n_prefill == 0  ? ENGINE_STEP_DECODE
                                  : n_decode == 0 ? ENGINE_STEP_PREFILL
                                                  : ENGINE_STEP_MIXED;
-    int64_t decode_ns = (int64_t)(decode_share(engine) * (double)took_ns);
+    int64_t decode_ns = (int64_t)(decode_share * (double)took_ns);
     histogram_add(&stats->step_seconds[kind], (double)took_ns / 1e9, 1);
     stats->n_rows += plan->n_rows;
     stats->n_prefill_rows += n_prefill;

@@ -92,7 +92,10 @@ void engine_stats_note_prompt(struct engine *engine, const struct request *reque
 void engine_stats_note_work(struct engine *engine, struct request *request, const struct plan_item *item,
                             bool is_prefill);
 
-/* The plan has been computed, in so much time. */
-void engine_stats_note_step(struct engine *engine, int64_t took_ns);
+/* What the plan would take with its decode rows alone, by what it takes: 0 without any, 1 with no other. */
+double engine_stats_decode_share(const struct engine *engine);
+
+/* The plan has been computed, in so much time, of which decode had this share. */
+void engine_stats_note_step(struct engine *engine, int64_t took_ns, double decode_share);
 
 #endif
