@@ -1,7 +1,6 @@
 #include "cmd/eval_kv.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -90,15 +89,15 @@ static int report(const struct kv_eval *eval, const struct options *options, con
     char path[KV_RECORD_MAX_PATH_BYTES];
     kv_eval_judge(eval, &result);
     json_t *root = result_json(&result, options);
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    if (!text) return cmd_fail(NULL, STATUS_NOMEM, NULL);
-    enum status status = kv_record_save(opened->gguf, opened->options.kv_dtype, result.is_passed, text, path, &note);
-    if (options->json)
-        puts(text);
-    else
+    if (!root) return cmd_fail(NULL, STATUS_NOMEM, NULL);
+    enum status status = kv_record_save(opened->gguf, opened->options.kv_dtype, result.is_passed, root, path, &note);
+    if (!options->json) {
         print_table(&result, options, model);
-    free(text);
+    } else {
+        json_dumpf(root, stdout, JSON_INDENT(2));
+        putchar('\n');
+    }
+    json_decref(root);
     if (status) return cmd_fail("eval kv", status, &note);
     if (!options->json) printf("kept in %s\n", path);
     return result.is_passed ? 0 : CMD_EXIT_FAILURE;

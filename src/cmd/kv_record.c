@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "base/log.h"
 #include "cmd/kv_type.h"
 #include "weights/gguf_digest.h"
@@ -61,15 +59,14 @@ enum kv_record_state kv_record_find(const struct gguf *gguf, enum dtype dtype) {
     return state;
 }
 
-enum status kv_record_save(const struct gguf *gguf, enum dtype dtype, bool is_passed, const char *details_json,
+enum status kv_record_save(const struct gguf *gguf, enum dtype dtype, bool is_passed, json_t *details,
                            char out_path[KV_RECORD_MAX_PATH_BYTES], struct status_note *note) {
     char hex[HEX_BYTES], fresh[KV_RECORD_MAX_PATH_BYTES + 32];
     hex_of(gguf, hex);
     if (!path_of(hex, dtype, true, out_path))
         return status_fail(note, STATUS_INVALID, "no folder for a record: neither XDG_CACHE_HOME nor HOME is a path");
     snprintf(fresh, sizeof fresh, "%s.%ld", out_path, (long)getpid());
-    json_t *details = json_loads(details_json, 0, NULL);
-    json_t *root = json_pack("{s:i, s:s, s:s, s:b, s:o*}", "kv_eval_version", KV_EVAL_VERSION, "weights", hex, "kv",
+    json_t *root = json_pack("{s:i, s:s, s:s, s:b, s:O}", "kv_eval_version", KV_EVAL_VERSION, "weights", hex, "kv",
                              kv_type_name(dtype), "passed", (int)is_passed, "result", details);
     if (!root) return STATUS_NOMEM;
     bool is_written = json_dump_file(root, fresh, JSON_INDENT(2)) == 0 && rename(fresh, out_path) == 0;

@@ -5,6 +5,8 @@
 #ifndef KVICK_CMD_KV_RECORD_H
 #define KVICK_CMD_KV_RECORD_H
 
+#include <jansson.h>
+
 #include "bench/kv_eval.h"
 #include "kernels/dtype.h"
 
@@ -17,11 +19,10 @@ enum kv_record_state { KV_RECORD_NONE, KV_RECORD_FAILED, KV_RECORD_PASSED };
 /* A file that is damaged, of another version, model or type counts as none. */
 enum kv_record_state kv_record_find(const struct gguf *gguf, enum dtype dtype);
 
-/* details: what the evaluation printed, taken in as it is. out_path says where.
+/* details: what the evaluation found, borrowed. out_path says where.
  * Errors: STATUS_IO, and STATUS_INVALID where there is no folder for it: neither XDG_CACHE_HOME nor HOME. */
-WARN_UNUSED enum status kv_record_save(const struct gguf *gguf, enum dtype dtype, bool is_passed,
-                                       const char *details_json, char out_path[KV_RECORD_MAX_PATH_BYTES],
-                                       struct status_note *note);
+WARN_UNUSED enum status kv_record_save(const struct gguf *gguf, enum dtype dtype, bool is_passed, json_t *details,
+                                       char out_path[KV_RECORD_MAX_PATH_BYTES], struct status_note *note);
 
 /* A warning where q8_0 is used without a record that says it passed: one line that names the command. */
 void kv_record_warn(const struct gguf *gguf, enum dtype dtype, const char *model);
