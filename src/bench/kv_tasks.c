@@ -131,9 +131,9 @@ static enum status put_passage(int case_idx, bool has_answer, struct str *out) {
     }
     int asked = asked_fact(case_idx);
     if (!status)
-        status = str_append_fmt(out, "\nQuestion: Where does %s keep the %s box?\nAnswer:", owners[asked],
-                                box_colors[asked]);
-    if (has_answer && !status) status = str_append_fmt(out, " in the %s\n\n", place_of(case_idx, asked));
+        status = str_append_fmt(out, "\nQuestion: Where does %s keep the %s box?\nAnswer: %s keeps the %s box in the",
+                                owners[asked], box_colors[asked], owners[asked], box_colors[asked]);
+    if (has_answer && !status) status = str_append_fmt(out, " %s.\n\n", place_of(case_idx, asked));
     return status;
 }
 

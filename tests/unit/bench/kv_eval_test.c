@@ -78,13 +78,13 @@ static void a_passage_names_the_place(void **state) {
         const char *told = strstr(passage, fact);
         assert_non_null(told);
         assert_int_equal(sscanf(told + strlen(fact), "%31[a-z].", place), 1);
-        snprintf(answer, sizeof answer, " in the %s\n", place);
+        snprintf(answer, sizeof answer, " %s.\n", place);
         assert_true(kv_tasks_is_right(KV_TASK_PASSAGE, i, answer));
         const char *other = strstr(passage, "box in the ") == told + strlen(fact) - strlen("box in the ")
                                 ? strstr(told + strlen(fact), "box in the ")
                                 : strstr(passage, "box in the ");
         assert_int_equal(sscanf(other, "box in the %31[a-z].", place), 1);
-        snprintf(answer, sizeof answer, " in the %s\n", place);
+        snprintf(answer, sizeof answer, " %s.\n", place);
         assert_false(kv_tasks_is_right(KV_TASK_PASSAGE, i, answer));
         free(prompt);
     }
