@@ -6,7 +6,7 @@ export BRIDGE
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: build demo e2e e2e-soak test test-all lint asan ubsan tsan mutants kernelcheck bench-peers bench-engine fuzz format clean help
+.PHONY: build demo e2e e2e-soak e2e-web test test-all lint asan ubsan tsan mutants kernelcheck bench-peers bench-engine fuzz format clean help
 
 build: ## the program, build/release/kvick; installs nothing
 	@scripts/build release kvick
@@ -32,6 +32,12 @@ e2e: ## the program from outside, with real clients, schemathesis, lm-eval and l
 e2e-soak: build ## 64 streams for ten minutes against the server; a quiet machine is needed
 	@scripts/fetch-model smollm2 >build/smollm2.path
 	@KVICK_SOAK=600 TEST_SECONDS=1200 scripts/run-tests release e2e/soak
+
+e2e-web: ## metrics, rules and dashboards with a real Prometheus
+	@scripts/setup web
+	@scripts/build release kvick tests
+	@scripts/fetch-model smollm2 >build/smollm2.path
+	@KVICK_E2E_WEB=1 scripts/run-tests release e2e/web
 
 test-all: ## test, then the long tests, every sanitizer, mutants, kernelcheck and fuzz
 	@scripts/setup test

@@ -15,8 +15,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # llama.cpp and its fork come as source inside their Python packages. What differs between the instruction sets: the
 # second build reuses all objects of the first but the CPU backend's.
 CPP_PEERS = {
-    "llama.cpp": ("llama-cpp-python==0.3.36", ["llama-bench", "llama-batched-bench"], ["-DLLAMA_BUILD_EXAMPLES=OFF"]),
-    "ik_llama.cpp": ("ik-llama-cpp-python==0.1.5", ["llama-bench"], ["-DLLAMA_BUILD_EXAMPLES=ON"]),
+    "llama.cpp": ("llama-cpp-python==0.3.36", ["llama-bench", "llama-batched-bench", "llama-server"],
+                  ["-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_SERVER=ON"]),
+    "ik_llama.cpp": ("ik-llama-cpp-python==0.1.5", ["llama-bench"],
+                     ["-DLLAMA_BUILD_EXAMPLES=ON", "-DLLAMA_BUILD_SERVER=OFF"]),
 }
 
 # A file of the build that the package lacks: it fills in what a program says about its own version.
@@ -27,7 +29,7 @@ set(BUILD_TARGET unknown)
 configure_file(common/build-info.cpp.in ${CMAKE_CURRENT_SOURCE_DIR}/common/build-info.cpp)
 """)
 CMAKE = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_CURL=OFF",
-         "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_APP=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF"]
+         "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_APP=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF"]
 ISAS = {
     "native": ["-DGGML_NATIVE=ON"],
     "avx2": ["-DGGML_NATIVE=OFF", "-DGGML_SSE42=ON", "-DGGML_AVX=ON", "-DGGML_AVX2=ON", "-DGGML_FMA=ON",
@@ -46,7 +48,7 @@ class PeerError(Exception):
 
 
 def say(text):
-    print(f"bench-peers: {text}", file=sys.stderr, flush=True)
+    print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr, flush=True)
 
 
 def cache_dir(*names):

@@ -256,7 +256,8 @@ static void on_token(struct api_prompt *prompt, const struct event *event) {
     struct str piece;
     if (choice->is_over) return;
     int64_t now_ns = clock_now_ns();
-    if (choice->last_token_ns) request_metrics_gap(&call->api->metrics, now_ns - choice->last_token_ns);
+    if (choice->last_token_ns)
+        request_metrics_gap(&call->api->metrics, prompt->request->class_, now_ns - choice->last_token_ns);
     choice->last_token_ns = now_ns;
     choice->n_tokens++;
     str_init(&piece, MAX_PIECE_BYTES);

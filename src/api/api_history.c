@@ -80,7 +80,7 @@ void api_history_note(struct api_call *call) {
     for (int i = 0; i < call->n_prompts; i++) {
         const struct api_prompt *prompt = &call->prompts[i];
         struct request_record record = {prompt->request, end_of(prompt), n_completion_of(call, prompt),
-                                        call->params.max_tokens};
+                                        call->params.max_tokens, call->terms.name};
         add(&call->api->history, prompt, &record);
         if (was_run(prompt)) {
             request_metrics_finish(&call->api->metrics, &record);

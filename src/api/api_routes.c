@@ -1,5 +1,6 @@
 #include "api/api_routes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "api/api_openapi.h"
@@ -8,6 +9,7 @@
 #include "api/app_cache.h"
 #include "api/pre_hook.h"
 #include "api/text_request.h"
+#include "observe/metric_table.h"
 
 /* ---- the server's own state ---- */
 
@@ -103,6 +105,23 @@ static void handle_models(void *owner, struct http_exchange *exchange, const cha
     api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
+/* Those that a server may be looked at for are there before they happen. */
+static enum status write_errors(const struct api_server *api, struct str *out) {
+    static const int usual[] = {400, 401, 403, 404, 405, 408, 413, 422, 429, 500, 501, 503};
+    struct prom_text text;
+    metric_table_init(&text, out, api->options.model_names[0]);
+    metric_table_begin(&text, METRIC_HTTP_ERRORS);
+    for (int code = 400, at = 0; code <= HTTP_SERVER_MAX_CODE; code++) {
+        char word[16];
+        bool is_usual = at < (int)(sizeof usual / sizeof usual[0]) && usual[at] == code;
+        uint64_t n = http_server_n_replies(api->http, code);
+        at += is_usual;
+        snprintf(word, sizeof word, "%d", code);
+        if (n || is_usual) prom_text_sample(&text, "code", word, (double)n);
+    }
+    return text.status;
+}
+
 static void handle_metrics(void *owner, struct http_exchange *exchange, const char *parameter) {
     const struct api_server *api = owner;
     struct str body;
@@ -118,8 +137,9 @@ static void handle_metrics(void *owner, struct http_exchange *exchange, const ch
                                       .has_prefix_cache = api->options.has_prefix_cache};
     now.n_blocks = now.engine.groups[0].n_blocks;
     str_init(&body, API_REPLY_MAX_BYTES);
-    if (request_metrics_write(&api->metrics, &now, &body) || (api->hook && pre_hook_write_metrics(api->hook, &body)) ||
-        (api->cache && app_cache_write_metrics(api->cache, &body)))
+    if (request_metrics_write(&api->metrics, &now, &body) || write_errors(api, &body) ||
+        (api->hook && pre_hook_write_metrics(api->hook, now.model_name, &body)) ||
+        (api->cache && app_cache_write_metrics(api->cache, now.model_name, &body)))
         http_exchange_reply(exchange, 503, "text/plain", "", 0);
     else
         http_exchange_reply(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", body.ptr, body.n_bytes);

@@ -8,7 +8,7 @@
 #include "api/api_response.h"
 #include "api/app_redis.h"
 #include "base/mem.h"
-#include "observe/prom_text.h"
+#include "observe/metric_table.h"
 
 #define KEY_PREFIX "kvick:answer:1:"
 #define MAX_KEY_BYTES (sizeof KEY_PREFIX + HASH_SHA256_BYTES)
@@ -245,25 +245,19 @@ void app_cache_tick(struct app_cache *cache) {
     app_redis_tick(cache->redis);
 }
 
-enum status app_cache_write_metrics(const struct app_cache *cache, struct str *out) {
-    static const char *const no_labels[] = {NULL};
+enum status app_cache_write_metrics(const struct app_cache *cache, const char *model_name, struct str *out) {
     const struct {
-        const char *name, *help;
+        enum metric metric;
         uint64_t value;
-    } counters[] = {
-        {"kvick_app_cache_queries_total", "Requests looked up among answers given before",
-         cache->n_looks[HIT] + cache->n_looks[MISS]},
-        {"kvick_app_cache_hits_total", "Of them, answered so", cache->n_looks[HIT]},
-        {"kvick_app_cache_skipped_total", "Requests whose answer is no function of the request", cache->n_skipped},
-        {"kvick_app_cache_unavailable_total", "Requests not looked up because Redis was not there", cache->n_down},
-        {"kvick_app_cache_stores_total", "Answers given to Redis", cache->n_stored},
-        {"kvick_app_cache_not_stored_total", "Answers too long to keep, or that Redis did not take",
-         cache->n_not_stored}};
+    } counters[] = {{METRIC_APP_CACHE_QUERIES, cache->n_looks[HIT] + cache->n_looks[MISS]},
+                    {METRIC_APP_CACHE_HITS, cache->n_looks[HIT]},
+                    {METRIC_APP_CACHE_SKIPPED, cache->n_skipped},
+                    {METRIC_APP_CACHE_UNAVAILABLE, cache->n_down},
+                    {METRIC_APP_CACHE_STORES, cache->n_stored},
+                    {METRIC_APP_CACHE_NOT_STORED, cache->n_not_stored}};
     struct prom_text text;
-    prom_text_init(&text, out, no_labels);
-    for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++) {
-        prom_text_family(&text, counters[i].name, "counter", counters[i].help);
-        prom_text_sample(&text, NULL, NULL, (double)counters[i].value);
-    }
+    metric_table_init(&text, out, model_name);
+    for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++)
+        metric_table_value(&text, counters[i].metric, (double)counters[i].value);
     return text.status;
 }

@@ -42,6 +42,6 @@ void app_cache_keep(struct api_call *call);
 void app_cache_tick(struct app_cache *cache);
 
 /* Appends kvick_app_cache_*. Errors: those of str_append. */
-WARN_UNUSED enum status app_cache_write_metrics(const struct app_cache *cache, struct str *out);
+WARN_UNUSED enum status app_cache_write_metrics(const struct app_cache *cache, const char *model_name, struct str *out);
 
 #endif

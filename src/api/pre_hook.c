@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/http_peer.h"
-#include "observe/prom_text.h"
+#include "observe/metric_table.h"
 
 #define MAX_QUESTION_BYTES ((size_t)128 << 20)
 #define MAX_REPLY_BYTES ((size_t)16 << 20)
@@ -256,14 +256,12 @@ void pre_hook_drop(struct api_call *call) {
     call->ask = NULL;
 }
 
-enum status pre_hook_write_metrics(const struct pre_hook *hook, struct str *out) {
-    static const char *const no_labels[] = {NULL};
+enum status pre_hook_write_metrics(const struct pre_hook *hook, const char *model_name, struct str *out) {
     struct prom_text text;
-    prom_text_init(&text, out, no_labels);
-    prom_text_family(&text, "kvick_pre_hook_answers_total", "counter", "Answers of the guardrail");
+    metric_table_init(&text, out, model_name);
+    metric_table_begin(&text, METRIC_PRE_HOOK_ANSWERS);
     for (int i = 0; i < N_VERDICTS; i++)
         prom_text_sample(&text, "verdict", verdict_names[i], (double)hook->n_verdicts[i]);
-    prom_text_family(&text, "kvick_pre_hook_expected_seconds", "gauge", "How long it takes as a rule (p95 of 64)");
-    prom_text_sample(&text, NULL, NULL, (double)pre_hook_expected_ns(hook) / 1e9);
+    metric_table_value(&text, METRIC_PRE_HOOK_EXPECTED, (double)pre_hook_expected_ns(hook) / 1e9);
     return text.status;
 }

@@ -39,6 +39,6 @@ void pre_hook_drop(struct api_call *call);
 int64_t pre_hook_expected_ns(const struct pre_hook *hook);
 
 /* Appends kvick_pre_hook_*. Errors: those of str_append. */
-WARN_UNUSED enum status pre_hook_write_metrics(const struct pre_hook *hook, struct str *out);
+WARN_UNUSED enum status pre_hook_write_metrics(const struct pre_hook *hook, const char *model_name, struct str *out);
 
 #endif

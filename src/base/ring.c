@@ -41,7 +41,7 @@ void ring_deinit(struct ring *ring) {
     ring->event_fd = -1;
 }
 
-static void wake_consumer(struct ring *ring) {
+void ring_wake(struct ring *ring) {
     uint64_t one = 1;
     /* seq_cst on both sides of the flag: either this sees the sleeper or the sleeper sees the item */
     if (!atomic_load_explicit(&ring->is_consumer_asleep, memory_order_seq_cst)) return;
@@ -49,7 +49,7 @@ static void wake_consumer(struct ring *ring) {
     (void)n_written; /* EAGAIN means the counter is high: the consumer will wake */
 }
 
-enum status ring_push(struct ring *ring, const void *item) {
+enum status ring_put(struct ring *ring, const void *item) {
     size_t pos = atomic_load_explicit(&ring->push_pos, memory_order_relaxed);
     struct ring_cell *cell;
     for (;;) {
@@ -67,8 +67,13 @@ enum status ring_push(struct ring *ring, const void *item) {
     }
     memcpy(cell->item, item, ring->item_bytes);
     atomic_store_explicit(&cell->seq, pos + 1, memory_order_seq_cst);
-    wake_consumer(ring);
     return STATUS_OK;
+}
+
+enum status ring_push(struct ring *ring, const void *item) {
+    enum status status = ring_put(ring, item);
+    if (!status) ring_wake(ring);
+    return status;
 }
 
 static bool has_item(const struct ring *ring) {

@@ -29,6 +29,10 @@ void ring_deinit(struct ring *ring);
 /* Copies *item in. Errors: STATUS_LIMIT when full; nothing has changed. */
 WARN_UNUSED enum status ring_push(struct ring *ring, const void *item);
 
+/* The two halves of it, for a producer with many items at once: a consumer that sleeps is told by the wake alone. */
+WARN_UNUSED enum status ring_put(struct ring *ring, const void *item);
+void ring_wake(struct ring *ring);
+
 /* Consumer: copies the oldest item out; false when empty. */
 bool ring_pop(struct ring *ring, void *out_item);
 

@@ -31,6 +31,7 @@ struct replay {
     struct item *items; /* [n_requests] */
     int64_t start_ns;
     int n_running, n_home, n_failed, max_running;
+    int first_open; /* all before it are running or home */
     struct status_note *note;
 };
 
@@ -112,11 +113,8 @@ static enum status make_words(const struct replay *replay, int idx) {
     return status ? status : words_append(own, options->seed, (uint32_t)idx, n_new > 0 ? n_new : 1);
 }
 
-static enum status submit(struct replay *replay, int idx) {
-    struct item *item = &replay->items[idx];
-    const struct trace_request *asked = &replay->trace->requests[idx];
-    struct outcome *outcome = &replay->outcomes->of[idx];
-    struct load_turn turns[MAX_TURNS];
+/* The turns so far and its own. turns: [MAX_TURNS]. */
+static enum status make_turns(const struct replay *replay, int idx, struct load_turn *turns, int *out_n_turns) {
     int n_turns = 0, chain[MAX_TURNS / 2], n_chain = 0;
     enum status status = make_words(replay, idx);
     if (status) return status_fail(replay->note, status, "no memory for a prompt");
@@ -125,8 +123,22 @@ static enum status submit(struct replay *replay, int idx) {
         turns[n_turns++] = (struct load_turn){"user", replay->items[chain[i]].own.ptr};
         if (i > 0) turns[n_turns++] = (struct load_turn){"assistant", replay->items[chain[i]].answer.text.ptr};
     }
+    *out_n_turns = n_turns;
+    return STATUS_OK;
+}
+
+static enum status submit(struct replay *replay, int idx) {
+    struct item *item = &replay->items[idx];
+    const struct trace_request *asked = &replay->trace->requests[idx];
+    struct outcome *outcome = &replay->outcomes->of[idx];
+    struct load_turn turns[MAX_TURNS];
+    int n_turns = 0;
+    enum status status = asked->ids ? STATUS_OK : make_turns(replay, idx, turns, &n_turns);
+    if (status) return status;
     struct load_ask ask = {.turns = turns,
                            .n_turns = n_turns,
+                           .ids = asked->ids,
+                           .n_ids = asked->n_own,
                            .max_tokens = asked->n_output > 0 ? asked->n_output : 1,
                            .is_batch = asked->class_ == REQUEST_BATCH,
                            .timeout_ms = replay->options->timeout_ms};
@@ -143,9 +155,12 @@ static enum status submit(struct replay *replay, int idx) {
 static enum status send_due(struct replay *replay, int64_t *out_next_ns) {
     enum status status = STATUS_OK;
     *out_next_ns = NEVER;
-    for (int i = 0; i < replay->trace->n_requests && !status; i++) {
+    while (replay->first_open < replay->trace->n_requests && replay->items[replay->first_open].state >= RUNNING)
+        replay->first_open++;
+    for (int i = replay->first_open; i < replay->trace->n_requests && !status; i++) {
         struct item *item = &replay->items[i];
         if (item->state != DUE) continue;
+        if (replay->n_running == replay->max_running && replay->options->n_clients) break;
         bool is_due = replay->options->n_clients || item->due_ns <= now_ns(replay);
         if (is_due && replay->n_running < replay->max_running)
             status = submit(replay, i);
@@ -191,16 +206,28 @@ static enum status run(struct replay *replay) {
     return status;
 }
 
+/* Ids go to completions alone, and an answer's text is no part of a prompt of ids. */
+static enum status check_ids(const struct load_target *target, const struct trace *trace, struct status_note *note) {
+    for (int i = 0; i < trace->n_requests; i++) {
+        const struct trace_request *asked = &trace->requests[i];
+        bool is_mixed = asked->after >= 0 && (asked->ids || trace->requests[asked->after].ids);
+        if (is_mixed)
+            return status_fail(note, STATUS_INVALID, "line %d: after: over HTTP prompt_ids continue nothing", i + 2);
+        if (asked->ids && target->endpoint != LOAD_COMPLETION)
+            return status_fail(note, STATUS_INVALID, "line %d: prompt_ids: they need --endpoint completions", i + 2);
+    }
+    return STATUS_OK;
+}
+
 enum status load_replay_run(const struct load_target *target, const struct load_replay_options *options,
                             struct outcomes *outcomes, int *out_n_failed, struct status_note *note) {
     const struct trace *trace = outcomes->trace;
     struct replay replay = {.options = options, .trace = trace, .outcomes = outcomes, .note = note};
     *out_n_failed = 0;
-    for (int i = 0; i < trace->n_requests; i++)
-        if (trace->requests[i].ids)
-            return status_fail(note, STATUS_INVALID, "line %d: prompt_ids: over HTTP prompts are made of words", i + 2);
+    enum status status = check_ids(target, trace, note);
+    if (status) return status;
     replay.max_running = options->n_clients ? options->n_clients : LOAD_REPLAY_MAX_CLIENTS;
-    enum status status = prepare(&replay);
+    status = prepare(&replay);
     if (status) status_fail(note, status, "no memory for %d requests", trace->n_requests);
     if (!status) status = load_client_create(&replay.client, target, replay.max_running, note);
     if (!status) status = run(&replay);

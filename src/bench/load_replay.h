@@ -1,8 +1,8 @@
 /* load_replay: the requests of a trace, sent to a server over HTTP, at their times (open loop) or as soon as one of a
  * fixed number of clients is free (closed loop).
  *
- * Prompts are made of words, since ids are not everybody's. What continues another request sends that one's turns and
- * answer before its own.   Thread: the caller's.   Memory: texts, until the end. */
+ * Prompts without ids are made of words, since made-up ids are not everybody's. What continues another request sends
+ * that one's turns and answer before its own.   Thread: the caller's.   Memory: texts, until the end. */
 #ifndef KVICK_BENCH_LOAD_REPLAY_H
 #define KVICK_BENCH_LOAD_REPLAY_H
 
@@ -20,7 +20,8 @@ struct load_replay_options {
 };
 
 /* outcomes: initialised for the trace. A request that fails otherwise than by a refusal counts as cancelled, with its
- * note. *out_n_failed: how many did. Errors: STATUS_NOMEM, STATUS_IO, STATUS_INVALID for a trace with ids. */
+ * note. *out_n_failed: how many did. Errors: STATUS_NOMEM, STATUS_IO, STATUS_INVALID for ids where
+ * they cannot be sent. */
 WARN_UNUSED enum status load_replay_run(const struct load_target *target, const struct load_replay_options *options,
                                         struct outcomes *outcomes, int *out_n_failed, struct status_note *note);
 

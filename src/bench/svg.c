@@ -207,10 +207,14 @@ static void draw_axis(struct svg *svg, const struct svg_axis *axis, bool is_x) {
 }
 
 void svg_axes(struct svg *svg, const struct svg_axis *x, const struct svg_axis *y) {
-    svg->x = *x;
     svg->y = *y;
-    draw_axis(svg, x, true);
     draw_axis(svg, y, false);
+    svg_lower_axis(svg, x);
+}
+
+void svg_lower_axis(struct svg *svg, const struct svg_axis *x) {
+    svg->x = *x;
+    draw_axis(svg, x, true);
     svg_rule(svg, "k-axis", svg->left, svg->bottom, svg->right, svg->bottom);
     svg_text(svg, "k-d", (svg->left + svg->right) / 2, svg->height - 12, "middle", "%s", x->title);
 }

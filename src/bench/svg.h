@@ -36,6 +36,9 @@ WARN_UNUSED enum status svg_end(struct svg *svg);
 /* Grid, ticks and titles; what is drawn afterwards uses them. */
 void svg_axes(struct svg *svg, const struct svg_axis *x, const struct svg_axis *y);
 
+/* Only what belongs to the lower axis. */
+void svg_lower_axis(struct svg *svg, const struct svg_axis *x);
+
 /* In pixels, from a value of the axes; what lies outside is put on the border. */
 double svg_x(const struct svg *svg, double value);
 double svg_y(const struct svg *svg, double value);

@@ -6,7 +6,10 @@
 #include <jansson.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
+#include "bench/load_page.h"
 #include "bench/load_replay.h"
+#include "bench/load_rows.h"
 #include "bench/svg.h"
 #include "bench/workload.h"
 #include "cmd/bench_report.h"
@@ -14,85 +17,84 @@
 
 #define TIMEOUT_MS 600000
 #define GAP_MS 50.0 /* what a reader should wait for a token at most: serve's own --target-itl-ms */
-#define N_SWEEP 4
+#define SWEEP_CLIENTS 16
+#define MAX_VALUES 6
+#define MAX_ADVICE_BYTES 600
 
 struct serve_bench {
     struct bench_report report;
+    const char *model; /* NULL: the server is not ours */
     struct load_replay_options replay;
+    struct load_rows rows;
     int64_t start_ns;
     int n_done, n_planned, n_failed, n_left_out;
-    int best_clients; /* of the sweep; 0: none keeps the gaps within GAP_MS */
-    double best_tok_s;
     json_t *results;
     struct status_note note, failure;
 };
 
-static const int sweep[N_SWEEP] = {1, 4, 8, 16};
+/* ---- one run ---- */
 
-/* ---- one scenario ---- */
-
-static double figure(const json_t *summary, const char *distribution, const char *name) {
-    const json_t *value = json_object_get(json_object_get(summary, distribution), name);
-    return json_is_number(value) ? json_number_value(value) : -1;
-}
-
-static const char *ms(const json_t *summary, const char *distribution, const char *name, char out[32]) {
-    double value = figure(summary, distribution, name);
-    if (value < 0) snprintf(out, 32, "-");
-    return value < 0 ? out : svg_ms(value, out);
-}
-
-static void print_head(void) {
-    printf("%-26s %4s %4s | %-36s | %-36s | %8s\n%-26s %4s %4s | %8s %8s %8s %8s  | %8s %8s %8s %8s  |\n", "", "done",
-           "ref.", "first token", "between tokens", "tok/s", "", "", "", "p50", "p95", "p99", "max", "p50", "p95",
-           "p99", "max");
-}
-
-static void print_row(const char *name, const json_t *summary) {
-    char t[8][32], rate[32];
-    double tok_s = json_number_value(json_object_get(summary, "new_tok_s"));
-    printf("%-26.26s %4d %4d | %8s %8s %8s %8s  | %8s %8s %8s %8s  | %8s\n", name,
-           (int)json_integer_value(json_object_get(summary, "finished")),
-           (int)json_integer_value(json_object_get(summary, "refused")), ms(summary, "ttft_ms", "p50", t[0]),
-           ms(summary, "ttft_ms", "p95", t[1]), ms(summary, "ttft_ms", "p99", t[2]),
-           ms(summary, "ttft_ms", "max", t[3]), ms(summary, "gap_ms", "p50", t[4]), ms(summary, "gap_ms", "p95", t[5]),
-           ms(summary, "gap_ms", "p99", t[6]), ms(summary, "gap_ms", "max", t[7]), svg_number(tok_s, rate));
+static enum status print(struct serve_bench *bench, const struct load_row *row) {
+    struct str text;
+    if (bench->report.options->json) return STATUS_OK;
+    str_init(&text, BENCH_REPORT_MAX_BYTES);
+    enum status status = row ? load_rows_text(row, &text) : load_rows_head(&text);
+    if (!status) fputs(text.ptr, stdout);
     fflush(stdout);
+    str_deinit(&text);
+    return status ? status_fail(&bench->note, status, "no memory for a line") : STATUS_OK;
 }
 
-static void print_result(const struct serve_bench *bench, const char *name, const json_t *result) {
+static enum status keep_row(struct serve_bench *bench, enum load_group group, const char *name, double value,
+                            const json_t *summary) {
+    const struct load_row *row = load_rows_add(&bench->rows, group, name, value, summary);
+    if (!row) return status_fail(&bench->note, STATUS_LIMIT, "more than %d rows of results", LOAD_ROWS_MAX);
+    return print(bench, row);
+}
+
+/* A row for each label of the trace; one in all where it has none, or where one thing is varied. */
+static enum status keep_rows(struct serve_bench *bench, enum load_group group, const char *name, double value,
+                             const json_t *result) {
     const char *label;
-    json_t *summary;
-    if (bench->report.options->json) return;
-    json_object_foreach(json_object_get(result, "labels"), label, summary) {
-        char row[80];
+    json_t *summary, *labels = json_object_get(result, "labels");
+    enum status status = STATUS_OK;
+    if (group != LOAD_GROUP_SCENARIO || json_object_size(labels) == 0)
+        return keep_row(bench, group, name, value, json_object_get(result, "summary"));
+    json_object_foreach(labels, label, summary) {
+        char row[LOAD_ROWS_NAME_BYTES];
         snprintf(row, sizeof row, "%.40s, %.30s", name, label);
-        print_row(row, summary);
+        if (!status) status = keep_row(bench, group, row, value, summary);
     }
-    if (json_object_size(json_object_get(result, "labels")) == 0) print_row(name, json_object_get(result, "summary"));
+    return status;
 }
 
-/* Runs the trace; the result is kept and shown. */
-static enum status run_trace(struct serve_bench *bench, const struct trace *trace, const char *name, int n_clients,
-                             const json_t **out_result) {
+/* What is run: a trace on a server, and what of it is varied. */
+struct serve_run {
+    const struct load_target *target;
+    const struct trace *trace;
+    const char *name;
+    int n_clients; /* 0: at the trace's times */
+    enum load_group group;
+    double value;
+};
+
+static enum status run_trace(struct serve_bench *bench, const struct serve_run *run) {
     struct outcomes outcomes;
     int n_failed = 0;
-    bench->replay.n_clients = n_clients;
+    bench->replay.n_clients = run->n_clients;
     bench->replay.seed++;
-    enum status status = outcomes_init(&outcomes, trace);
-    if (status) status_fail(&bench->note, status, "no memory for %d requests", trace->n_requests);
-    if (!status) status = load_replay_run(&bench->report.target, &bench->replay, &outcomes, &n_failed, &bench->note);
+    enum status status = outcomes_init(&outcomes, run->trace);
+    if (status) status_fail(&bench->note, status, "no memory for %d requests", run->trace->n_requests);
+    if (!status) status = load_replay_run(run->target, &bench->replay, &outcomes, &n_failed, &bench->note);
     if (n_failed && !bench->n_failed) bench->failure = bench->note;
     bench->n_failed += n_failed;
     json_t *result = status ? NULL : outcomes_json(&outcomes, !bench->report.options->summary);
     outcomes_deinit(&outcomes);
     if (status) return status;
-    if (!result || json_object_set_new(bench->results, name, result))
+    if (!result || json_object_set_new(bench->results, run->name, result))
         return status_fail(&bench->note, STATUS_NOMEM, "no memory for results");
-    print_result(bench, name, result);
-    if (out_result) *out_result = result;
     bench_report_progress(&bench->report, (double)++bench->n_done / bench->n_planned);
-    return STATUS_OK;
+    return keep_rows(bench, run->group, run->name, run->value, result);
 }
 
 static bool has_time(struct serve_bench *bench) {
@@ -102,31 +104,90 @@ static bool has_time(struct serve_bench *bench) {
     return is_in_time;
 }
 
-/* ---- all of them ---- */
+/* ---- one thing varied ---- */
 
-static enum status run_sweep(struct serve_bench *bench) {
-    struct trace_request requests[32];
-    struct trace trace = {.name = "clients", .requests = requests, .n_requests = 32};
+/* requests: [n] of middle size, all there at once. */
+static struct trace many_alike(struct trace_request *requests, int n) {
+    for (int i = 0; i < n; i++)
+        requests[i] = (struct trace_request){.after = -1, .n_own = 64, .n_prompt = 64, .n_output = 48};
+    return (struct trace){.name = "alike", .requests = requests, .n_requests = n};
+}
+
+static enum status run_clients(struct serve_bench *bench) {
+    static const int clients[] = {1, 4, 8, 16};
+    struct trace_request requests[2 * SWEEP_CLIENTS];
     enum status status = STATUS_OK;
-    for (int i = 0; i < N_SWEEP && !status; i++) {
+    for (size_t i = 0; i < sizeof clients / sizeof clients[0] && !status; i++) {
+        struct trace trace = many_alike(requests, 2 * clients[i]);
         char name[40];
-        const json_t *result = NULL;
         if (!has_time(bench)) continue;
-        trace.n_requests = 2 * sweep[i];
-        for (int k = 0; k < trace.n_requests; k++)
-            requests[k] = (struct trace_request){.after = -1, .n_own = 64, .n_prompt = 64, .n_output = 48};
-        snprintf(name, sizeof name, "%d client%s", sweep[i], sweep[i] == 1 ? "" : "s");
-        status = run_trace(bench, &trace, name, sweep[i], &result);
-        if (status) break;
-        const json_t *summary = json_object_get(result, "summary");
-        double gap_ms = figure(summary, "gap_ms", "p95"),
-               tok_s = json_number_value(json_object_get(summary, "new_tok_s"));
-        if (gap_ms < 0 || gap_ms > GAP_MS || tok_s <= bench->best_tok_s) continue;
-        bench->best_tok_s = tok_s;
-        bench->best_clients = sweep[i];
+        snprintf(name, sizeof name, "%d client%s", clients[i], clients[i] == 1 ? "" : "s");
+        status = run_trace(bench, &(struct serve_run){&bench->report.target, &trace, name, clients[i],
+                                                      LOAD_GROUP_CLIENTS, clients[i]});
     }
     return status;
 }
+
+/* What is tried of an option, the usual value first. */
+static int sweep_values(enum load_group group, long values[MAX_VALUES]) {
+    static const long at_once[] = {16, 1, 4, 64}, chunks[] = {512, 64, 256, 2048, 0};
+    int n = 0, n_cores = cpu_n_usable();
+    const long *of = group == LOAD_GROUP_AT_ONCE ? at_once : chunks;
+    size_t n_of = group == LOAD_GROUP_AT_ONCE ? sizeof at_once / sizeof *at_once : sizeof chunks / sizeof *chunks;
+    if (group == LOAD_GROUP_THREADS) {
+        for (int cores = n_cores; cores >= 1 && n < MAX_VALUES; cores /= 2) values[n++] = cores;
+        return n;
+    }
+    for (size_t i = 0; i < n_of; i++) values[n++] = of[i];
+    return n;
+}
+
+/* A server of our own with this value of the option, and the load that shows what it does. */
+static enum status run_varied(struct serve_bench *bench, enum load_group group, long value) {
+    struct bench_server server;
+    struct load_target target;
+    struct trace trace = {0};
+    struct trace_request requests[2 * SWEEP_CLIENTS];
+    char number[24], name[60];
+    struct bench_server_extra extra = {{load_rows_option(group), number}, 2};
+    bool has_whales = group == LOAD_GROUP_CHUNK;
+    snprintf(number, sizeof number, "%ld", value);
+    snprintf(name, sizeof name, "%s %ld", load_rows_option(group), value);
+    enum status status = bench_server_start(&server, bench->model, bench->report.options, &extra, &bench->note);
+    if (status) return status;
+    struct load_target_wishes wishes = {.url = server.url};
+    status = load_target_find(&target, &wishes, &bench->note);
+    if (!status && has_whales) status = workload_make(&trace, WORKLOAD_interference, target.max_context, &bench->note);
+    struct trace alike = many_alike(requests, 2 * SWEEP_CLIENTS);
+    if (!status)
+        status = run_trace(bench, &(struct serve_run){&target, has_whales ? &trace : &alike, name,
+                                                      has_whales ? 0 : SWEEP_CLIENTS, group, (double)value});
+    trace_deinit(&trace);
+    bench_server_stop(&server);
+    return status;
+}
+
+static enum status run_sweeps(struct serve_bench *bench) {
+    enum status status = STATUS_OK;
+    for (int group = 0; group < LOAD_N_GROUPS && bench->model; group++) {
+        long values[MAX_VALUES];
+        if (!load_rows_option((enum load_group)group)) continue;
+        int n = sweep_values((enum load_group)group, values);
+        for (int i = 0; i < n && !status; i++)
+            if (has_time(bench)) status = run_varied(bench, (enum load_group)group, values[i]);
+    }
+    return status;
+}
+
+static int count_runs(const char *model) {
+    int n = 4 + WORKLOAD_N_KINDS;
+    long values[MAX_VALUES];
+    for (int group = 0; group < LOAD_N_GROUPS && model; group++)
+        if (load_rows_option((enum load_group)group)) n += sweep_values((enum load_group)group, values);
+    return n;
+}
+
+/* ---- all of them ---- */
 
 static enum status run_kinds(struct serve_bench *bench) {
     enum status status = STATUS_OK;
@@ -136,22 +197,11 @@ static enum status run_kinds(struct serve_bench *bench) {
         if (!has_time(bench)) continue;
         status = workload_make(&trace, (enum workload_kind)kind, bench->report.target.max_context, &bench->note);
         if (status) break;
-        status = run_trace(bench, &trace, workload_name((enum workload_kind)kind), is_serial ? 1 : 0, NULL);
+        status =
+            run_trace(bench, &(struct serve_run){&bench->report.target, &trace, workload_name((enum workload_kind)kind),
+                                                 is_serial ? 1 : 0, LOAD_GROUP_SCENARIO, 0});
         trace_deinit(&trace);
     }
-    return status;
-}
-
-/* A trace's own arrivals. */
-static enum status run_file(struct serve_bench *bench, const char *path) {
-    struct trace trace;
-    enum status status = trace_read(&trace, path, &bench->note);
-    if (status) {
-        status_note_prefix(&bench->note, path);
-        return status;
-    }
-    status = run_trace(bench, &trace, trace.name[0] ? trace.name : "trace", 0, NULL);
-    trace_deinit(&trace);
     return status;
 }
 
@@ -169,29 +219,70 @@ static enum status calibrate(struct serve_bench *bench) {
     return status;
 }
 
-static void print_advice(const struct serve_bench *bench) {
-    if (bench->n_left_out)
-        printf("%d runs were left out: --budget %g was used up\n", bench->n_left_out, bench->report.options->budget);
-    if (bench->best_clients)
-        printf(
-            "most tokens with 95 %% of the gaps within %.0f ms: %d answers at a time (%.0f tok/s): --max-num-seqs %d\n",
-            GAP_MS, bench->best_clients, bench->best_tok_s, bench->best_clients);
-    else if (bench->best_tok_s == 0)
-        printf("at no number of clients that was tried 95 %% of the gaps are within %.0f ms: --max-num-seqs 1\n",
-               GAP_MS);
+static bool has_words(const struct trace *trace) {
+    for (int i = 0; i < trace->n_requests; i++)
+        if (!trace->requests[i].ids) return true;
+    return false;
+}
+
+/* At the trace's own arrivals, or with --clients as fast as those ask. */
+static enum status run_file(struct serve_bench *bench, const struct options *options) {
+    struct trace trace;
+    enum status status = trace_read(&trace, options->trace, &bench->note);
+    if (!status && has_words(&trace)) status = calibrate(bench);
+    if (!status)
+        status =
+            run_trace(bench, &(struct serve_run){&bench->report.target, &trace, trace.name[0] ? trace.name : "trace",
+                                                 (int)options->clients, LOAD_GROUP_SCENARIO, 0});
+    if (status) status_note_prefix(&bench->note, options->trace);
+    trace_deinit(&trace);
+    return status;
+}
+
+/* What was found about the limits of this server; empty after a trace. */
+static enum status write_advice(const struct serve_bench *bench, struct str *out) {
+    const struct load_row *best = load_rows_best(&bench->rows, LOAD_GROUP_CLIENTS, GAP_MS);
+    char rate[32];
+    if (!best) return STATUS_OK;
+    enum status status = str_append_fmt(
+        out,
+        best->gap.p95 <= GAP_MS ? "Most tokens with 95 %% of the gaps within %.0f ms: %s at a time (%s tokens/s). "
+                                : "At no number of clients that was tried 95 %% of the gaps are within %.0f ms; "
+                                  "shortest with %s (%s tokens/s). ",
+        GAP_MS, best->name, svg_number(best->new_tok_s, rate));
+    if (!status) status = str_append_fmt(out, "Recommended: kvick serve %.200s", bench->model ? bench->model : "MODEL");
+    if (!status) status = load_rows_flags(&bench->rows, GAP_MS, out);
+    return status;
 }
 
 static enum status run_all(struct serve_bench *bench) {
     const struct options *options = bench->report.options;
-    enum status status = calibrate(bench);
-    if (!status && !options->json) print_head();
-    if (!status && options->trace) return run_file(bench, options->trace);
-    if (!status) status = run_sweep(bench);
-    return status ? status : run_kinds(bench);
+    enum status status = print(bench, NULL);
+    if (!status && options->trace) return run_file(bench, options);
+    if (!status) status = calibrate(bench);
+    if (!status) status = run_clients(bench);
+    if (!status) status = run_kinds(bench);
+    return status ? status : run_sweeps(bench);
 }
 
 static int append(const char *bytes, size_t n_bytes, void *text) {
     return str_append(text, bytes, n_bytes) ? -1 : 0;
+}
+
+static enum status write_page(struct serve_bench *bench, const char *advice) {
+    const struct bench_report *report = &bench->report;
+    struct load_page_about about = {.model = report->target.model,
+                                    .server = report->server_name,
+                                    .machine = report->machine[0] ? report->machine : NULL,
+                                    .command = report->command,
+                                    .advice = advice[0] ? advice : NULL};
+    struct str page;
+    str_init(&page, BENCH_REPORT_MAX_BYTES);
+    enum status status = load_page_html(&bench->rows, &about, &page);
+    if (status) status_fail(&bench->note, status, "the page has more than %zu bytes", BENCH_REPORT_MAX_BYTES);
+    if (!status) status = bench_report_write(report, ".html", &page, &bench->note);
+    str_deinit(&page);
+    return status;
 }
 
 static enum status write_results(struct serve_bench *bench) {
@@ -208,22 +299,43 @@ static enum status write_results(struct serve_bench *bench) {
     return status;
 }
 
+/* Files, and the last words. */
+static enum status conclude(struct serve_bench *bench) {
+    struct str advice;
+    str_init(&advice, MAX_ADVICE_BYTES);
+    enum status status = write_results(bench);
+    if (!status && write_advice(bench, &advice))
+        status = status_fail(&bench->note, STATUS_NOMEM, "no memory for advice");
+    if (!status) status = write_page(bench, advice.ptr);
+    if (!status && !bench->report.options->json) {
+        if (bench->n_left_out)
+            printf("%d runs were left out: --budget %g was used up\n", bench->n_left_out,
+                   bench->report.options->budget);
+        if (advice.n_bytes) printf("%s\n", advice.ptr);
+        printf("%s.html has the report, %s.json the data\n", bench->report.prefix, bench->report.prefix);
+    }
+    str_deinit(&advice);
+    return status;
+}
+
 int bench_serve(const struct options *options, const char *model) {
-    struct serve_bench bench = {.replay = {.scale = 1, .tokens_per_word = 1, .timeout_ms = TIMEOUT_MS}};
+    struct serve_bench bench = {.model = model, .replay = {.scale = 1, .tokens_per_word = 1, .timeout_ms = TIMEOUT_MS}};
     int exit_code = bench_report_check("serve", options, model);
     if (exit_code) return exit_code;
+    if (options->clients < 0 || options->clients > LOAD_REPLAY_MAX_CLIENTS)
+        return cmd_usage("bench", "--clients: %ld is not within 0..%d", options->clients, LOAD_REPLAY_MAX_CLIENTS);
+    if (options->clients && !options->trace) return cmd_usage("bench", "--clients goes with --trace");
     enum status status = bench_report_open(&bench.report, "serve", options, model, NULL, &bench.note);
     if (status) return cmd_fail(model ? model : options->url, status, &bench.note);
     bench.replay.seed = (uint64_t)time(NULL) << 16; /* other texts each time: the server may remember */
     bench.start_ns = clock_now_ns();
-    bench.n_planned = options->trace ? 1 : N_SWEEP + WORKLOAD_N_KINDS;
+    bench.n_planned = options->trace ? 1 : count_runs(model);
     bench.results = json_object();
     status = bench.results ? run_all(&bench) : status_fail(&bench.note, STATUS_NOMEM, "no memory");
     bench_report_close(&bench.report);
-    if (!status) status = write_results(&bench);
+    if (!status) status = conclude(&bench);
     json_decref(bench.results);
     if (status) return cmd_fail(bench.report.server_name, status, &bench.note);
-    if (!options->json && !options->trace) print_advice(&bench);
     if (bench.n_failed)
         fprintf(stderr, "kvick: %d requests failed; the first: %s\n", bench.n_failed, bench.failure.text);
     return bench.n_failed ? CMD_EXIT_FAILURE : 0;

@@ -127,7 +127,7 @@ void serve_report_print(const struct serve_facts *facts) {
     printf("one request may have %d tokens, bound by %s (the model allows %d)\n", max_context,
            serve_report_bound_by(facts->config, model), model->model_max_context);
     printf("prefix cache %s: blocks of %ld tokens%s\n", options->no_prefix_cache ? "off" : "on", options->block_tokens,
-           options->no_prefix_cache ? "" : ", and of the last one as much as is shared");
+           options->no_prefix_cache ? "" : ", and of the last one as much as is shared: a prefix of one token can hit");
     print_classes(facts->config);
     if (facts->n_keys) printf("keys     %d\n", facts->n_keys);
     if (facts->has_cost) print_pace(facts);

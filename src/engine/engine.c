@@ -215,9 +215,9 @@ static bool run_step(struct engine *engine) {
     engine->stats.n_steps++;
     engine->stats.n_abandoned_steps += !is_done;
     if (is_done) {
-        pacing_observe(engine, clock_now_ns() - engine->step_start_ns);
-        engine->stats.n_rows += engine->plan.n_rows;
-        engine->stats.n_prefill_rows += engine->plan.n_rows - engine->plan.n_decode_rows;
+        int64_t took_ns = clock_now_ns() - engine->step_start_ns;
+        engine_stats_note_step(engine, took_ns);
+        pacing_observe(engine, took_ns);
     }
     outbox_finish_cancelled(engine);
     engine->stats.steps_ns += clock_now_ns() - engine->step_start_ns;
@@ -239,6 +239,7 @@ static void rest(struct engine *engine) {
     while (engine->must_probe && !backing_is_calm(&engine->backing) && !ring_wait(&engine->inbox, IDLE_POLL_MS))
         continue;
     if (engine->must_probe && ring_n_items(&engine->inbox) == 0) pacing_measure_idle(engine);
+    if (ring_n_items(&engine->inbox) == 0) pacing_measure_peak(engine);
     ring_wait(&engine->inbox, next_expiry_ms(engine));
     backing_rest(&engine->backing, false);
 }
@@ -249,6 +250,7 @@ static void turn(struct engine *engine) {
     kv_pins_expire(&engine->pins, clock_now_ns());
     inbox_read(engine);
     bool has_run = outbox_has_step_room(engine) && run_step(engine);
+    outbox_flush(engine);
     engine_stats_publish(engine);
     /* Nothing tells when a reader goes on, so this looks again a little later. */
     bool waits_for_reader = engine->state.n_sequences || !outbox_has_answer_room(engine);
@@ -258,6 +260,7 @@ static void turn(struct engine *engine) {
 static void engine_main(void *arg) {
     struct engine *engine = arg;
     char done = 1;
+    engine_stats_init(&engine->stats);
     engine->start_status = load(engine, &engine->start_note);
     engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;
@@ -269,6 +272,7 @@ static void engine_main(void *arg) {
     while (can_run && !atomic_load_explicit(&engine->must_end, memory_order_relaxed)) turn(engine);
     while (engine->state.n_sequences > 0) outbox_finish(engine, engine->state.sequences[0], FINISH_CANCELLED);
     if (can_run) inbox_send_home(engine);
+    outbox_flush(engine);
     unload(engine);
 }
 

@@ -62,10 +62,12 @@ struct engine {
     int n_picks;
     struct engine_stats stats;
     int64_t step_start_ns;
-    bool is_in_step; /* the plan's sequences are being computed: they may not leave */
-    bool is_probing; /* an idle moment is used for measuring: whoever comes ends it */
-    bool must_probe; /* costs are not measured yet */
-    int n_cancelled; /* sequences that leave after the step */
+    bool has_unannounced; /* events in the outbox that the client was not woken for */
+    bool is_in_step;      /* the plan's sequences are being computed: they may not leave */
+    bool is_probing;      /* an idle moment is used for measuring: whoever comes ends it */
+    bool must_probe;      /* costs are not measured yet */
+    int n_peaks;          /* times that the machine's peak was measured */
+    int n_cancelled;      /* sequences that leave after the step */
 
     /* Read by others. */
     struct model_config model;

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "base/histogram.h"
 #include "engine/message.h"
 #include "kvcache/kv_layers.h"
 #include "model/layer_ops.h"
@@ -13,11 +14,22 @@
 #define ENGINE_STATS_N_MISSES (PREFIX_MISS_STALE + 1)
 
 struct engine;
+struct plan_item;
+
+/* Steps by whose rows they have. */
+enum engine_step_kind { ENGINE_STEP_DECODE, ENGINE_STEP_PREFILL, ENGINE_STEP_MIXED, ENGINE_STEP_N_KINDS };
+
+/* What rows of prompts, or of answers, took. */
+struct engine_phase_stats {
+    struct phase_work work;
+    int64_t busy_ns; /* of steps; that of mixed ones is shared as the cost model says */
+};
 
 /* One KV group: its pool, and what the running sequences hold of it. */
 struct engine_group_stats {
     int window; /* 0: all is kept */
     int n_blocks, n_free, n_reusable, n_held;
+    size_t block_bytes;                   /* of all its layers */
     int n_pinned, max_pinned;             /* of the held; what may be */
     int64_t n_refs;                       /* held blocks, once for each sequence that holds them */
     int64_t n_held_slots, n_unused_slots; /* their quotient is the waste */
@@ -38,7 +50,11 @@ struct engine_promise_stats {
 struct engine_stats {
     struct layer_ops_counts layer_ops;
     int64_t n_steps, n_abandoned_steps, n_rows, n_prefill_rows;
-    int64_t steps_ns, forwards_ns; /* all steps, and of them the forwards */
+    int64_t steps_ns, forwards_ns;                      /* all steps, and of them the forwards */
+    struct histogram step_seconds[ENGINE_STEP_N_KINDS]; /* of those that were not abandoned, like what follows */
+    struct engine_phase_stats prefill, decode;
+    int64_t interference_ns; /* answers' time lost to prompt rows in their steps, summed over the answers */
+    double int8_peak_ops;    /* a second, of all threads; 0: not measured yet */
 
     /* Requests. n_taken: read from the inbox; n_in_inbox: sent, not yet read. */
     int64_t n_taken, n_in_inbox;
@@ -50,8 +66,9 @@ struct engine_stats {
     struct engine_promise_stats promises[REQUEST_N_CLASSES];
 
     /* Tokens. */
-    int64_t n_prompt_tokens, n_new_tokens;   /* of prompts that are through; told or counted */
+    int64_t n_prompt_tokens, n_new_tokens;   /* of prompts that are through; sampled */
     int64_t n_cache_asked, n_cache_found;    /* tokens of prompts with a cache, of them found */
+    int64_t cache_saved_ns;                  /* what those would have taken on an idle machine */
     int64_t n_misses[ENGINE_STATS_N_MISSES]; /* admitted prompts by what ended the search (enum prefix_miss) */
 
     /* KV. */
@@ -62,10 +79,19 @@ struct engine_stats {
 
 /* Thread: engine. */
 
+void engine_stats_init(struct engine_stats *stats);
+
 /* Fills what is so now, and makes it readable. */
 void engine_stats_publish(struct engine *engine);
 
 /* The first token of the request has come, or its prompt is through without one. */
-void engine_stats_note_prompt(struct engine_stats *stats, const struct request *request, int n_cached);
+void engine_stats_note_prompt(struct engine *engine, const struct request *request, int n_cached);
+
+/* The item's part of the plan has been computed: its work is the request's and the engine's. */
+void engine_stats_note_work(struct engine *engine, struct request *request, const struct plan_item *item,
+                            bool is_prefill);
+
+/* The plan has been computed, in so much time. */
+void engine_stats_note_step(struct engine *engine, int64_t took_ns);
 
 #endif

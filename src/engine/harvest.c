@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "engine/outbox.h"
-#include "engine/step_work.h"
 #include "sched/commit.h"
 #include "sched/prefill.h"
 
@@ -168,7 +167,7 @@ static void account(struct engine *engine, const struct plan_item *item, int64_t
     struct request *request = engine_slot_of(engine, item->sequence)->request;
     struct phase_stats *stats = &request->stats;
     bool is_prefill = is_prompt(item);
-    step_work_add(is_prefill ? &stats->prefill : &stats->decode, engine, item);
+    engine_stats_note_work(engine, request, item, is_prefill);
     if (!is_prefill || item->sequence->n_tokens > item->sequence->n_prompt) return;
     if (!stats->prefill_start_ns) stats->prefill_start_ns = engine->step_start_ns;
     stats->prefill_end_ns = now_ns;
@@ -197,10 +196,11 @@ static void take_token(struct engine *engine, const struct plan_item *item, uint
         return;
     }
     commit_token(item, token);
+    engine->stats.n_new_tokens++;
     request->stats.last_token_ns = clock_now_ns();
     if (!request->stats.first_token_ns) {
         request->stats.first_token_ns = request->stats.last_token_ns;
-        engine_stats_note_prompt(&engine->stats, request, sequence->n_cached_tokens);
+        engine_stats_note_prompt(engine, request, sequence->n_cached_tokens);
     }
     phase_stats_switch(&request->stats, PHASE_DECODE, request->stats.last_token_ns);
     if (request->mask.accept) request->mask.accept(request->mask.arg, slot->choice, token);
@@ -248,7 +248,7 @@ static void commit_item(struct engine *engine, const struct plan_item *item, con
         take_tokens(engine, item, *pick);
         *pick += n_tokens;
     } else if (sequence->n_computed == sequence->max_tokens) {
-        engine_stats_note_prompt(&engine->stats, engine_slot_of(engine, sequence)->request, sequence->n_cached_tokens);
+        engine_stats_note_prompt(engine, engine_slot_of(engine, sequence)->request, sequence->n_cached_tokens);
         outbox_finish(engine, sequence, FINISH_LENGTH);
     }
 }

@@ -191,6 +191,7 @@ void inbox_read(struct engine *engine) {
         if (message.kind == COMMAND_ASK) estimate(engine, message.request);
         if (message.kind == COMMAND_CANCEL) cancel(engine, message.request_id);
     }
+    outbox_flush(engine);
 }
 
 void inbox_send_home(struct engine *engine) {

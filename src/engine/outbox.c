@@ -18,7 +18,13 @@ bool outbox_has_any_room(const struct engine *engine) {
 
 void outbox_send(struct engine *engine, const struct event *event) {
     /* plan waits for room before a step, and admissions are bounded by the inbox: this cannot overflow. */
-    if (ring_push(&engine->outbox, event)) BUG("outbox overflow");
+    if (ring_put(&engine->outbox, event)) BUG("outbox overflow");
+    engine->has_unannounced = true;
+}
+
+void outbox_flush(struct engine *engine) {
+    if (engine->has_unannounced) ring_wake(&engine->outbox);
+    engine->has_unannounced = false;
 }
 
 void outbox_send_home(struct engine *engine, struct request *request, struct event event) {
@@ -61,7 +67,6 @@ static void end_choice(struct engine *engine, struct engine_slot *slot, enum fin
     struct request *request = slot->request;
     request->choices[slot->choice] = (struct request_choice){reason, n_new};
     request->stats.n_new_tokens += n_new;
-    engine->stats.n_new_tokens += n_new;
     request->n_unfinished--;
     slot->request = NULL;
     outbox_send(engine, &(struct event){.kind = EVENT_CHOICE_FINISHED,

@@ -15,7 +15,11 @@ bool outbox_has_step_room(const struct engine *engine);
 bool outbox_has_answer_room(const struct engine *engine);
 bool outbox_has_any_room(const struct engine *engine);
 
+/* The client hears of it at the next flush. */
 void outbox_send(struct engine *engine, const struct event *event);
+
+/* Wakes the client once for all that was sent: after a step, and after messages were read. */
+void outbox_flush(struct engine *engine);
 
 /* The request's last event; its account is closed. */
 void outbox_send_home(struct engine *engine, struct request *request, struct event event);

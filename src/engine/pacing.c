@@ -4,8 +4,11 @@
 #include "base/log.h"
 #include "engine/cost_setup.h"
 #include "planner/cost_file.h"
+#include "planner/hw_profile.h"
 
 #define MAX_PROBE_SEQUENCES 16
+#define PEAK_NS 5000000
+#define MAX_PEAKS 3
 
 /* Steps without a bound in time need a cost only to compare prompts by. */
 static void use_unit_cost(struct step_cost *cost) {
@@ -144,6 +147,17 @@ void pacing_measure_idle(struct engine *engine) {
         if (engine->groups.groups[g].pool.n_free < engine->groups.groups[g].pool.n_blocks) return;
     engine->must_probe = !measure(engine);
     use_costs(engine);
+}
+
+void pacing_measure_peak(struct engine *engine) {
+    struct hw_peak peak;
+    if (!engine->has_costs || engine->n_peaks == MAX_PEAKS) return;
+    engine->n_peaks++;
+    thread_pool_limit(engine->pool, engine->options.n_threads);
+    if (hw_profile_int8_peak(engine->pool, &engine->kernels, PEAK_NS, &peak)) return;
+    double ops = 1e9 * (peak.undisturbed_gops > peak.gops ? peak.undisturbed_gops : peak.gops);
+    if (engine->stats.int8_peak_ops < ops) engine->stats.int8_peak_ops = ops;
+    engine_stats_publish(engine);
 }
 
 void pacing_observe(struct engine *engine, int64_t measured_ns) {

@@ -14,6 +14,10 @@ void pacing_init(struct engine *engine);
  * Whoever comes ends it; then the next idle moment tries again. */
 void pacing_measure_idle(struct engine *engine);
 
+/* Nobody runs and nobody waits: what int8 products reach at most, for those who watch (engine_stats); in the first few
+ * idle moments only, of which the best counts.   Cost: 5 ms; who comes waits for that. */
+void pacing_measure_peak(struct engine *engine);
+
 /* A step that was planned with the costs took so long. */
 void pacing_observe(struct engine *engine, int64_t measured_ns);
 

@@ -159,6 +159,8 @@ static bool write_head(struct http_exchange *exchange, int code) {
     struct http_connection *connection = exchange->connection;
     struct evbuffer *out = bufferevent_get_output(connection->stream);
     int minor = exchange->head.minor_version;
+    REQUIRE(code >= 100 && code <= HTTP_SERVER_MAX_CODE);
+    connection->server->n_replies[code]++;
     http_connection_begin_reply(connection);
     if (connection->is_last)
         http_exchange_set_header(exchange, "Connection", "close");

@@ -89,7 +89,8 @@ struct http_server {
     struct http_connection *unsent; /* with bytes that no write was tried for */
     struct event *send;             /* tries, once the callbacks of this turn have said all they have */
     int n_connections, n_exchanges;
-    size_t n_bodies_bytes; /* held by exchanges */
+    uint64_t n_replies[HTTP_SERVER_MAX_CODE + 1]; /* by their status */
+    size_t n_bodies_bytes;                        /* held by exchanges */
     int64_t date_s;
     char date[HTTP_DATE_BYTES];
 };

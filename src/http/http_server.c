@@ -322,3 +322,8 @@ int http_server_n_connections(const struct http_server *server) {
 int http_server_n_exchanges(const struct http_server *server) {
     return server->n_exchanges;
 }
+
+uint64_t http_server_n_replies(const struct http_server *server, int code) {
+    REQUIRE(code >= 0 && code <= HTTP_SERVER_MAX_CODE);
+    return server->n_replies[code];
+}

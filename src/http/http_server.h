@@ -10,6 +10,8 @@
 
 struct http_server;
 
+#define HTTP_SERVER_MAX_CODE 599
+
 typedef void http_handle_fn(void *owner, struct http_exchange *exchange);
 typedef bool http_head_fn(void *owner, struct http_exchange *exchange);
 typedef void http_refuse_fn(void *owner, struct http_exchange *exchange, int code, const char *why);
@@ -90,5 +92,8 @@ struct event_base *http_server_loop(struct http_server *server);
 
 int http_server_n_connections(const struct http_server *server);
 int http_server_n_exchanges(const struct http_server *server);
+
+/* Replies ever whose head was sent with this status, 0 .. HTTP_SERVER_MAX_CODE. */
+uint64_t http_server_n_replies(const struct http_server *server, int code);
 
 #endif

@@ -29,9 +29,9 @@ static size_t escape(const char *value, char *out, size_t max_bytes) {
     return n;
 }
 
-void prom_text_init(struct prom_text *text, struct str *out, const char *const *labels) {
-    *text = (struct prom_text){.out = out};
-    size_t n = 0;
+/* Appends to those that are there. */
+static void add_labels(struct prom_text *text, const char *const *labels) {
+    size_t n = strlen(text->labels);
     for (int i = 0; labels[i]; i += 2) {
         char value[200];
         escape(labels[i + 1], value, sizeof value);
@@ -45,8 +45,20 @@ void prom_text_init(struct prom_text *text, struct str *out, const char *const *
     }
 }
 
+void prom_text_init(struct prom_text *text, struct str *out, const char *const *labels) {
+    *text = (struct prom_text){.out = out};
+    add_labels(text, labels);
+    text->n_common = strlen(text->labels);
+}
+
+void prom_text_labels(struct prom_text *text, const char *const *labels) {
+    text->labels[text->n_common] = 0;
+    add_labels(text, labels);
+}
+
 void prom_text_family(struct prom_text *text, const char *name, const char *type, const char *help) {
     text->family = name;
+    text->labels[text->n_common] = 0;
     if (!text->status) text->status = str_append_fmt(text->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 

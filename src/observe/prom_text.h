@@ -12,13 +12,17 @@ struct prom_text {
     struct str *out;
     enum status status;
     const char *family;
-    char labels[512]; /* of every sample, as a="b",c="d" */
+    char labels[512]; /* of the next samples, as a="b",c="d" */
+    size_t n_common;  /* of them, bytes of those that all have */
 };
 
 /* Errors come from status at the end. labels: name, value, name, value, ..., NULL; cut where they do not fit. */
 void prom_text_init(struct prom_text *text, struct str *out, const char *const *labels);
 
-/* type: "counter", "gauge" or "histogram". */
+/* Labels of the next samples, beside the common ones, in place of those given so before; as above. */
+void prom_text_labels(struct prom_text *text, const char *const *labels);
+
+/* type: "counter", "gauge" or "histogram". Its samples have the common labels. */
 void prom_text_family(struct prom_text *text, const char *name, const char *type, const char *help);
 
 /* One sample; label NULL: none beside the common ones. */

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-#include "observe/prom_text.h"
+#include "observe/engine_metrics.h"
+#include "observe/metric_table.h"
 
 #define N_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -35,6 +36,7 @@ void request_metrics_init(struct request_metrics *metrics, int max_context) {
     histogram_init(&metrics->inter_token, token_bounds, N_OF(token_bounds));
     histogram_init(&metrics->per_token, token_bounds, N_OF(token_bounds));
     histogram_init(&metrics->param_n, n_bounds, N_OF(n_bounds));
+    phase_metrics_init(&metrics->phases);
 }
 
 const char *request_metrics_end_name(enum request_end end) {
@@ -43,12 +45,30 @@ const char *request_metrics_end_name(enum request_end end) {
     return names[end];
 }
 
-void request_metrics_gap(struct request_metrics *metrics, int64_t gap_ns) {
+void request_metrics_gap(struct request_metrics *metrics, enum request_class class_, int64_t gap_ns) {
     histogram_add(&metrics->inter_token, (double)gap_ns / 1e9, 1);
+    phase_metrics_gap(&metrics->phases, class_, gap_ns);
 }
 
 static double seconds(int64_t ns) {
     return (double)ns / 1e9;
+}
+
+static void count_cancelled(struct request_metrics *metrics, const struct request_record *record) {
+    enum finish_reason reason = record->request->choices[0].reason;
+    if (reason == FINISH_UNREAD)
+        metrics->n_cancelled[REQUEST_UNREAD]++;
+    else if (record->end == REQUEST_ABORT)
+        metrics->n_cancelled[REQUEST_LEFT]++;
+    else if (record->end == REQUEST_ERROR && reason == FINISH_CANCELLED)
+        metrics->n_cancelled[REQUEST_STOPPED]++;
+}
+
+/* The key pays for what was computed, also of a prompt that was not computed to its end. */
+static void count_key(struct request_metrics *metrics, const struct request_record *record) {
+    const struct phase_stats *stats = &record->request->stats;
+    int n_prefill = stats->n_done_tokens - stats->n_cached_tokens;
+    key_metrics_count(&metrics->keys, record->key, n_prefill > 0 ? n_prefill : 0, record->n_completion);
 }
 
 void request_metrics_finish(struct request_metrics *metrics, const struct request_record *record) {
@@ -57,6 +77,9 @@ void request_metrics_finish(struct request_metrics *metrics, const struct reques
     int64_t received_ns = stats->received_ns ? stats->received_ns : stats->submitted_ns;
     int64_t prefill_ns = stats->part_ns[PHASE_PREFILL_OWN] + stats->part_ns[PHASE_PREFILL_LOST];
     metrics->n_ends[record->end]++;
+    count_cancelled(metrics, record);
+    count_key(metrics, record);
+    phase_metrics_finish(&metrics->phases, request);
     metrics->n_generated_tokens += record->n_completion;
     if (stats->first_token_ns) histogram_add(&metrics->ttft, seconds(stats->first_token_ns - received_ns), 1);
     if (stats->prefill_end_ns) { /* whose prompt was computed is counted once, however it ended */
@@ -84,17 +107,6 @@ void request_metrics_finish(struct request_metrics *metrics, const struct reques
 
 /* ---- text ---- */
 
-static void write_one(struct prom_text *text, const char *name, const char *type, const char *help, double value) {
-    prom_text_family(text, name, type, help);
-    prom_text_sample(text, NULL, NULL, value);
-}
-
-static void write_histogram(struct prom_text *text, const char *name, const char *help,
-                            const struct histogram *histogram) {
-    prom_text_family(text, name, "histogram", help);
-    prom_text_histogram(text, histogram);
-}
-
 static void write_state(struct prom_text *text, const struct request_metrics_now *now) {
     double n_held = now->engine.n_held_blocks, n_blocks = now->n_blocks > 0 ? now->n_blocks : 1;
     int n_running = 0, n_waiting = now->n_pending;
@@ -102,54 +114,49 @@ static void write_state(struct prom_text *text, const struct request_metrics_now
         n_running += now->engine.classes[i].n_running;
         n_waiting += now->engine.classes[i].n_waiting;
     }
-    write_one(text, "vllm:num_requests_running", "gauge", "Requests of which rows have been computed.", n_running);
-    write_one(text, "vllm:num_requests_waiting", "gauge", "Requests of which nothing has been computed yet.",
-              n_waiting);
-    write_one(text, "vllm:kv_cache_usage_perc", "gauge", "Share of KV blocks held by sequences; 1 is all of them.",
-              n_held / n_blocks);
-    write_one(text, "vllm:num_preemptions_total", "counter", "Times that a sequence lost its blocks to another one.",
-              (double)now->engine.n_preempted);
+    metric_table_value(text, METRIC_VLLM_RUNNING, n_running);
+    metric_table_value(text, METRIC_VLLM_WAITING, n_waiting);
+    metric_table_value(text, METRIC_VLLM_KV_USAGE, n_held / n_blocks);
+    metric_table_value(text, METRIC_VLLM_PREEMPTIONS, (double)now->engine.n_preempted);
 }
 
 static void write_counters(struct prom_text *text, const struct request_metrics *metrics) {
-    write_one(text, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
-              metrics->n_queried_tokens);
-    write_one(text, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
-              metrics->n_cached_tokens);
-    write_one(text, "vllm:prompt_tokens_total", "counter",
-              "Prompt tokens, computed and cached; once for all choices of a request.", metrics->n_prompt_tokens);
-    write_one(text, "vllm:generation_tokens_total", "counter", "Tokens of answers.", metrics->n_generated_tokens);
-    prom_text_family(text, "vllm:prompt_tokens_by_source_total", "counter",
-                     "Prompt tokens by where their KV came from.");
+    metric_table_value(text, METRIC_VLLM_PREFIX_QUERIES, metrics->n_queried_tokens);
+    metric_table_value(text, METRIC_VLLM_PREFIX_HITS, metrics->n_cached_tokens);
+    metric_table_value(text, METRIC_VLLM_PROMPT_TOKENS, metrics->n_prompt_tokens);
+    metric_table_value(text, METRIC_VLLM_OUTPUT_TOKENS, metrics->n_generated_tokens);
+    metric_table_begin(text, METRIC_VLLM_TOKENS_BY_SOURCE);
     prom_text_sample(text, "source", "local_compute", metrics->n_prompt_tokens - metrics->n_cached_tokens);
     prom_text_sample(text, "source", "local_cache_hit", metrics->n_cached_tokens);
     prom_text_sample(text, "source", "external_kv_transfer", 0);
-    prom_text_family(text, "vllm:request_success_total", "counter", "Requests by how they ended.");
+    metric_table_begin(text, METRIC_VLLM_ENDS);
     for (int i = 0; i < REQUEST_N_ENDS; i++)
         prom_text_sample(text, "finished_reason", request_metrics_end_name((enum request_end)i),
                          (double)metrics->n_ends[i]);
 }
 
+static void write_cancelled(struct prom_text *text, const struct request_metrics *metrics) {
+    static const char *const reasons[REQUEST_N_CANCELS] = {"left", "unread", "stopped"};
+    metric_table_begin(text, METRIC_CANCELLED);
+    for (int i = 0; i < REQUEST_N_CANCELS; i++)
+        prom_text_sample(text, "reason", reasons[i], (double)metrics->n_cancelled[i]);
+}
+
 static void write_histograms(struct prom_text *text, const struct request_metrics *m) {
-    write_histogram(text, "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", &m->ttft);
-    write_histogram(text, "vllm:inter_token_latency_seconds", "Between two tokens of one answer.", &m->inter_token);
-    write_histogram(text, "vllm:request_time_per_output_token_seconds", "Mean time per token after the first.",
-                    &m->per_token);
-    write_histogram(text, "vllm:e2e_request_latency_seconds", "From a request's arrival to its end.", &m->e2e);
-    write_histogram(text, "vllm:request_queue_time_seconds", "Until the first step with a part of the prompt.",
-                    &m->queue);
-    write_histogram(text, "vllm:request_prefill_time_seconds", "From there to the end of the prompt.", &m->prefill);
-    write_histogram(text, "vllm:request_decode_time_seconds", "From the first token to the last.", &m->decode);
-    write_histogram(text, "vllm:request_inference_time_seconds", "Prefill and decode.", &m->inference);
-    write_histogram(text, "vllm:request_prompt_tokens", "Prompt tokens of a request.", &m->n_prompt);
-    write_histogram(text, "vllm:request_generation_tokens", "Tokens of a request's answers.", &m->n_generated);
-    write_histogram(text, "vllm:request_max_num_generation_tokens", "Tokens that an answer could have had.",
-                    &m->max_generated);
-    write_histogram(text, "vllm:request_params_max_tokens", "max_tokens where a request gave it.",
-                    &m->param_max_tokens);
-    write_histogram(text, "vllm:request_params_n", "Choices of a request.", &m->param_n);
-    write_histogram(text, "vllm:request_prefill_kv_computed_tokens", "Prompt tokens that were computed, not cached.",
-                    &m->n_computed);
+    metric_table_histogram(text, METRIC_VLLM_TTFT, &m->ttft);
+    metric_table_histogram(text, METRIC_VLLM_INTER_TOKEN, &m->inter_token);
+    metric_table_histogram(text, METRIC_VLLM_PER_TOKEN, &m->per_token);
+    metric_table_histogram(text, METRIC_VLLM_E2E, &m->e2e);
+    metric_table_histogram(text, METRIC_VLLM_QUEUE, &m->queue);
+    metric_table_histogram(text, METRIC_VLLM_PREFILL, &m->prefill);
+    metric_table_histogram(text, METRIC_VLLM_DECODE, &m->decode);
+    metric_table_histogram(text, METRIC_VLLM_INFERENCE, &m->inference);
+    metric_table_histogram(text, METRIC_VLLM_N_PROMPT, &m->n_prompt);
+    metric_table_histogram(text, METRIC_VLLM_N_OUTPUT, &m->n_generated);
+    metric_table_histogram(text, METRIC_VLLM_MAX_OUTPUT, &m->max_generated);
+    metric_table_histogram(text, METRIC_VLLM_PARAM_MAX_TOKENS, &m->param_max_tokens);
+    metric_table_histogram(text, METRIC_VLLM_PARAM_N, &m->param_n);
+    metric_table_histogram(text, METRIC_VLLM_N_COMPUTED, &m->n_computed);
 }
 
 /* Its labels are its message; no model_name among them, as in vLLM. */
@@ -171,18 +178,22 @@ static void write_config(struct prom_text *text, const struct request_metrics_no
     struct prom_text config;
     if (text->status) return;
     prom_text_init(&config, text->out, labels);
-    write_one(&config, "vllm:cache_config_info", "gauge", "How the KV cache is laid out.", 1);
+    metric_table_value(&config, METRIC_VLLM_CONFIG, 1);
     text->status = config.status;
 }
 
 enum status request_metrics_write(const struct request_metrics *metrics, const struct request_metrics_now *now,
                                   struct str *out) {
-    const char *const labels[] = {"model_name", now->model_name, "engine", "0", NULL};
     struct prom_text text;
-    prom_text_init(&text, out, labels);
+    metric_table_init(&text, out, now->model_name);
     write_state(&text, now);
     write_config(&text, now);
     write_counters(&text, metrics);
     write_histograms(&text, metrics);
-    return text.status ? text.status : slo_write(&metrics->slo, now->model_name, out);
+    phase_metrics_write(&metrics->phases, now->engine.interference_ns, &text);
+    engine_metrics_write(&text, &now->engine, now->n_pending);
+    write_cancelled(&text, metrics);
+    slo_write(&metrics->slo, &text);
+    key_metrics_write(&metrics->keys, &text);
+    return text.status;
 }

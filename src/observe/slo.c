@@ -2,63 +2,53 @@
 
 #include <stdio.h>
 
-#include "observe/prom_text.h"
-
-#define FAMILY "kvick_slo_requests_total"
+#include "observe/metric_table.h"
 
 static const char *const kind_names[SLO_N_KINDS] = {"ttft", "itl"};
 
-static void count(struct slo *slo, enum request_class class_, enum slo_kind kind, int64_t measured_ns) {
+static bool count(struct slo *slo, enum request_class class_, enum slo_kind kind, int64_t measured_ns) {
     int64_t target_ns = slo->target_ns[class_][kind];
-    if (!target_ns) return;
-    if (measured_ns <= target_ns)
+    bool is_met = !target_ns || measured_ns <= target_ns;
+    if (target_ns && is_met)
         slo->n_met[class_][kind]++;
-    else
+    else if (target_ns)
         slo->n_missed[class_][kind]++;
+    return is_met;
 }
 
 void slo_count(struct slo *slo, const struct request *request, int n_completion) {
     const struct phase_stats *stats = &request->stats;
     int64_t received_ns = stats->received_ns ? stats->received_ns : stats->submitted_ns;
     if (!stats->first_token_ns) return;
-    count(slo, request->class_, SLO_TTFT, stats->first_token_ns - received_ns);
+    bool is_good = count(slo, request->class_, SLO_TTFT, stats->first_token_ns - received_ns);
     int n_gaps = n_completion / request->n_choices - 1;
-    if (n_gaps > 0) count(slo, request->class_, SLO_ITL, (stats->last_token_ns - stats->first_token_ns) / n_gaps);
+    if (n_gaps > 0)
+        is_good &= count(slo, request->class_, SLO_ITL, (stats->last_token_ns - stats->first_token_ns) / n_gaps);
+    if (is_good)
+        slo->n_good[request->class_]++;
+    else
+        slo->n_bad[request->class_]++;
 }
 
-static enum status write_one(const struct slo *slo, const char *model_name, int class_, int kind, bool is_first,
-                             struct str *out) {
+/* A class and what it is promised. */
+static void write_one(const struct slo *slo, int class_, int kind, struct prom_text *text) {
     char target[32];
-    struct prom_text one;
     snprintf(target, sizeof target, "%.9g", (double)slo->target_ns[class_][kind] / 1e9);
-    const char *const labels[] = {"model_name",
-                                  model_name,
-                                  "engine",
-                                  "0",
-                                  "class",
-                                  message_class_name((enum request_class)class_),
-                                  "slo",
-                                  kind_names[kind],
-                                  "target_seconds",
-                                  target,
-                                  NULL};
-    prom_text_init(&one, out, labels);
-    one.family = FAMILY;
-    if (is_first)
-        prom_text_family(&one, FAMILY, "counter", "Requests by whether they were as fast as their class is promised.");
-    prom_text_sample(&one, "met", "true", (double)slo->n_met[class_][kind]);
-    prom_text_sample(&one, "met", "false", (double)slo->n_missed[class_][kind]);
-    return one.status;
+    prom_text_labels(text, (const char *const[]){"class", message_class_name((enum request_class)class_), "slo",
+                                                 kind_names[kind], "target_seconds", target, NULL});
+    prom_text_sample(text, "met", "true", (double)slo->n_met[class_][kind]);
+    prom_text_sample(text, "met", "false", (double)slo->n_missed[class_][kind]);
 }
 
-enum status slo_write(const struct slo *slo, const char *model_name, struct str *out) {
-    enum status status = STATUS_OK;
-    bool is_first = true;
+void slo_write(const struct slo *slo, struct prom_text *text) {
+    metric_table_begin(text, METRIC_SLO_REQUESTS);
     for (int c = 0; c < REQUEST_N_CLASSES; c++)
-        for (int k = 0; !status && k < SLO_N_KINDS; k++) {
-            if (!slo->target_ns[c][k]) continue;
-            status = write_one(slo, model_name, c, k, is_first, out);
-            is_first = false;
-        }
-    return status;
+        for (int k = 0; k < SLO_N_KINDS; k++)
+            if (slo->target_ns[c][k]) write_one(slo, c, k, text);
+    metric_table_begin(text, METRIC_GOODPUT);
+    for (int c = 0; c < REQUEST_N_CLASSES; c++) {
+        prom_text_labels(text, (const char *const[]){"class", message_class_name((enum request_class)c), NULL});
+        prom_text_sample(text, "good", "true", (double)slo->n_good[c]);
+        prom_text_sample(text, "good", "false", (double)slo->n_bad[c]);
+    }
 }

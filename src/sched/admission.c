@@ -260,6 +260,12 @@ struct admission_answer admission_answer(struct admission *admission, const stru
     return answer_in_time(admission, state, candidate, now_ns);
 }
 
+static void note_offered(struct admission *admission, struct plan_state *state, const struct terms *terms,
+                         int64_t work_ns, int64_t now_ns) {
+    load_add(&admission->load, terms, work_ns, now_ns);
+    load_find_heavy(&admission->load, state->policy.weights, state->policy.is_heavy);
+}
+
 struct terms admission_accept(struct admission *admission, struct plan_state *state,
                               const struct admission_candidate *candidate, const struct admission_answer *answer,
                               int64_t now_ns) {
@@ -273,19 +279,18 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
     if (terms.slack_ns < pace.limit_ns) terms.slack_ns = pace.limit_ns;
     terms.hold_ns = answer->hold_ns;
     terms.n_cached = candidate->n_cached;
-    load_add(&admission->load, &terms, work_ns, now_ns);
-    load_find_heavy(&admission->load, state->policy.weights, state->policy.is_heavy);
+    note_offered(admission, state, &terms, work_ns, now_ns);
     return terms;
 }
 
-void admission_refuse(struct admission *admission, const struct plan_state *state,
+void admission_refuse(struct admission *admission, struct plan_state *state,
                       const struct admission_candidate *candidate, const struct admission_answer *answer,
                       int64_t now_ns) {
     enum admission_reason reason = answer->reason;
     struct step_pace pace;
     if (reason != ADMISSION_DEADLINE && reason != ADMISSION_WAIT && reason != ADMISSION_PROMISE) return;
     /* Who asks again and again at once must not keep out everybody who has a deadline. */
-    if (load_share(&admission->load) >= MAX_LOAD_SHARE) return;
+    if (load_share(&admission->load, now_ns) >= MAX_LOAD_SHARE) return;
     int64_t work_ns = work_of(state, candidate, candidate->n_cached, candidate->n_prompt, &pace);
-    load_add(&admission->load, &candidate->terms, work_ns, now_ns);
+    note_offered(admission, state, &candidate->terms, work_ns, now_ns);
 }

@@ -80,7 +80,7 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
 /* A candidate that was refused, and is not merely asked about, was offered all the same: counts it as load if it was
  * refused for its time. Else the more is refused the fewer newcomers are expected, and the more room a long prompt
  * seems to have. Counted up to twice of what can be done: asking again at once is no load. */
-void admission_refuse(struct admission *admission, const struct plan_state *state,
+void admission_refuse(struct admission *admission, struct plan_state *state,
                       const struct admission_candidate *candidate, const struct admission_answer *answer,
                       int64_t now_ns);
 

@@ -20,20 +20,26 @@ static double kept(int64_t passed_ns) {
     return 1 / (1 + (double)passed_ns / (double)LOAD_TIME_NS);
 }
 
-static int64_t passed(const struct load *load, int64_t now_ns) {
-    return load->last_ns && now_ns > load->last_ns ? now_ns - load->last_ns : 0;
+/* What the sums are worth now, and the time that they stand for. */
+struct decay {
+    double keep, span_ns;
+};
+
+static struct decay decay_of(const struct load *load, int64_t now_ns) {
+    int64_t passed_ns = load->last_ns && now_ns > load->last_ns ? now_ns - load->last_ns : 0;
+    double keep = kept(passed_ns);
+    return (struct decay){keep, load->span_ns * keep + (double)passed_ns};
 }
 
 void load_add(struct load *load, const struct terms *terms, int64_t work_ns, int64_t now_ns) {
-    int64_t passed_ns = passed(load, now_ns);
-    double keep = kept(passed_ns);
+    struct decay decay = decay_of(load, now_ns);
     for (int c = 0; c < TERMS_N_CLASSES; c++)
         for (int t = 0; t < TERMS_MAX_TENANTS; t++)
             for (int s = 0; s < LOAD_N_SIZES; s++) {
-                load->sizes[c][t][s].work_ns *= keep;
-                load->sizes[c][t][s].n *= keep;
+                load->sizes[c][t][s].work_ns *= decay.keep;
+                load->sizes[c][t][s].n *= decay.keep;
             }
-    load->span_ns = load->span_ns * keep + (double)passed_ns;
+    load->span_ns = decay.span_ns;
     load->last_ns = now_ns;
     struct load_size *size = &load->sizes[terms->service_class][terms->tenant][size_of(work_ns)];
     size->work_ns += (double)work_ns;
@@ -47,10 +53,11 @@ static double tenant_work_ns(const struct load *load, int tenant) {
     return work_ns;
 }
 
-double load_share(const struct load *load) {
+double load_share(const struct load *load, int64_t now_ns) {
+    struct decay decay = decay_of(load, now_ns);
     double work_ns = 0;
     for (int t = 0; t < TERMS_MAX_TENANTS; t++) work_ns += tenant_work_ns(load, t);
-    return work_ns / fmax(load->span_ns, MIN_SPAN_NS);
+    return work_ns * decay.keep / fmax(decay.span_ns, MIN_SPAN_NS);
 }
 
 /* ---- who overtakes ---- */
@@ -105,17 +112,15 @@ static double delay_without(const struct load_size sums[LOAD_N_SIZES], double es
 
 struct load_delay load_delay_of(const struct load *load, const struct load_prompt *prompt, int64_t now_ns) {
     struct load_size sums[LOAD_N_SIZES] = {{0}};
-    int64_t passed_ns = passed(load, now_ns);
-    double keep = kept(passed_ns), span_ns = load->span_ns * keep + (double)passed_ns;
+    struct decay decay = decay_of(load, now_ns);
+    double span_ns = fmax(decay.span_ns, MIN_SPAN_NS), likely_span_ns = fmax(decay.span_ns, MIN_LIKELY_SPAN_NS);
     double estimate_ns = (double)prompt->estimate_ns, own_ns = (double)prompt->work_ns * prompt->stretch;
-    double likely_span_ns = fmax(span_ns, MIN_LIKELY_SPAN_NS);
-    if (span_ns < MIN_SPAN_NS) span_ns = MIN_SPAN_NS;
     if (own_ns > estimate_ns) own_ns = estimate_ns;
     if (estimate_ns <= 0) return (struct load_delay){0};
-    add_overtakers(load, prompt, (double)prompt->work_ns, (estimate_ns - own_ns) * keep / span_ns, sums);
+    add_overtakers(load, prompt, (double)prompt->work_ns, (estimate_ns - own_ns) * decay.keep / span_ns, sums);
     for (int i = 0; i < N_PIECES; i++) {
         double left_ns = (double)prompt->work_ns * (1 - (i + 0.5) / N_PIECES);
-        add_overtakers(load, prompt, left_ns, own_ns / N_PIECES * keep / span_ns, sums);
+        add_overtakers(load, prompt, left_ns, own_ns / N_PIECES * decay.keep / span_ns, sums);
     }
     for (int s = 0; s < LOAD_N_SIZES; s++) sums[s].work_ns *= prompt->stretch;
     struct load_delay delay = {.mean_ns = delay_without(sums, estimate_ns, 0)};

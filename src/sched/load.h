@@ -29,7 +29,7 @@ struct load {
 void load_add(struct load *load, const struct terms *terms, int64_t work_ns, int64_t now_ns);
 
 /* Work offered per time of late; 1: all that can be done. */
-double load_share(const struct load *load);
+double load_share(const struct load *load, int64_t now_ns);
 
 /* A prompt that newcomers may overtake, and what its tenant's order makes of them. */
 struct load_prompt {

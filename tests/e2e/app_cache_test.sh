@@ -50,7 +50,7 @@ def ask(s, body, path=CHAT, **headers):
 
 
 def metric(s, name):
-    return s.metrics()["kvick_app_cache_" + name]
+    return s.metrics()["kvick_app_cache_" + name + "{}"]
 
 
 def prefix_queries(s):

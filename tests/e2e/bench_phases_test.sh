@@ -15,7 +15,7 @@ import re
 import subprocess
 import xml.etree.ElementTree
 
-from kvick_server import FOLDER, KVICK, Tally
+from kvick_server import FOLDER, KVICK, KvickServer, Tally
 
 PREFIX = os.path.join(FOLDER, "small")
 tally = Tally()
@@ -75,6 +75,24 @@ done = run("serve", "smollm2", "--trace", trace, "--context", "1024", "--json", 
 check("a trace: " + done.stderr, done.returncode == 0)
 labels = json.loads(done.stdout)["talk"]["labels"]
 check("its second turn finds the first", labels["second"]["cached_tokens"] >= 48 and labels["second"]["new_tokens"] == 8)
+with open(PREFIX + ".html", encoding="utf-8") as file:
+    page = file.read()
+check("a page in one file", "Time to the first token" in page and "talk, second" in page and "<script" not in page)
+with open(trace, "w", encoding="utf-8") as file:
+    file.write('{"kvick_trace": 1, "name": "ids"}\n' +
+               "".join('{"arrival_ms": %d, "prompt_ids": [%d, 5, 6, 7], "output_tokens": 4}\n' % (n * 100000, n + 9) for n in range(6)))
+with KvickServer("--max-model-len", "512") as server:
+    url = f"http://127.0.0.1:{server.port}"
+    done = run("serve", "--url", url, "--endpoint", "completions", "--trace", trace, "--clients", "3", "--json", "--report", PREFIX)
+    check("clients do not wait for arrivals: " + done.stderr, done.returncode == 0)
+    ids = json.loads(done.stdout)["ids"]
+    check("ids are sent as they are", ids["summary"]["finished"] == 6 and {one["prompt_tokens"] for one in ids["requests"]} == {4})
+    done = run("serve", "--url", url, "--trace", trace, "--endpoint", "chat", "--report", PREFIX)
+    check("ids are no chat: " + done.stderr, done.returncode == 1 and "line 2: prompt_ids: they need --endpoint completions" in done.stderr)
+for words, text in ((["--clients", "3"], "--trace"), (["--clients", "-1", "--trace", trace], "--clients: -1"),
+                    (["--clients", "300", "--trace", trace], "--clients: 300 is not within")):
+    done = run("serve", "smollm2", *words)
+    check(f"{words}: {done.stderr}", done.returncode == 2 and text in done.stderr)
 
 if os.environ.get("KVICK_LONG"):
     done = run("phases", "smollm2", "--controls", "--json")

@@ -133,6 +133,7 @@ def a_check_says_what_would_be():
     port = str(taken.getsockname()[1])
     text, errors = run(MODEL, "--check", "--port", port, "--max-model-len", "64")
     assert "one request may have 64 tokens, bound by option" in text and "listening" not in text, text
+    assert "blocks of 16 tokens" in text and "a prefix of one token can hit" in text, text
     assert "first token after" in text and "the configuration is good" in text and errors == "", (text, errors)
     taken.close()
     text = run("-m", MODEL, "-c", "64", "-np", "2", "-t", "1", "-tb", "2", "-ctk", "f16", "-ctv", "f16", "--check")[0]

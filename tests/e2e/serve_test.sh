@@ -66,6 +66,9 @@ def a_prefix_is_cached_and_counted(s):
     assert text_of(first) == text_of(second)
     cached = [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in (first, second)]
     assert cached[0] == 0 and 96 <= cached[1] <= 99, cached
+    short = [s.post(TEXT, dict(body, prompt=prompt[:n] + list(range(5000, 5020))))["usage"]["prompt_tokens_details"]["cached_tokens"]
+             for n in (1, 17)]
+    assert short == [1, 17], short  # as the server says at its start
     salted = [s.post(TEXT, dict(body, cache_salt=salt))["usage"]["prompt_tokens_details"]["cached_tokens"]
               for salt in ("A", "B", "A")]
     assert salted[:2] == [0, 0] and salted[2] >= 96, salted

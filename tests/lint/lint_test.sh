@@ -153,6 +153,17 @@ expect length 'src/base/planted.c:1: planted has 132 lines'
 yes '/* */' | head -n 601 >src/base/planted.c
 expect length 'src/base/planted.c:601'
 
+sed -i 's/kvick_kv_waste_ratio/kvick_kv_wasted_ratio/' docs/BAD-DASHBOARD.md
+expect metrics 'kvick_kv_wasted_ratio: no such family'
+sed -i 's/rate(kvick_busy_seconds_total/rate(kvick_busy_seconds/' deploy/kvick-alerts.yml
+expect metrics 'deploy/kvick-alerts.yml'
+sed -i '0,/kvick_steps_total/s//kvick_step_total/' deploy/grafana-dashboard.json
+expect metrics 'kvick_step_total: no such family'
+sed -i 's/KvickKvWaste/KvickKvWasted/' docs/BAD-DASHBOARD.md
+expect metrics 'KvickKvWasted: no such alert'
+sed -i 's/"Prefix hits"/"Prefix hit"/' docs/BAD-DASHBOARD.md
+expect metrics '"Prefix hit": no such panel'
+
 for rule in scripts/lint.d/*; do
     if [[ $planted != *" ${rule##*/} "* ]]; then
         echo "FAIL ${rule##*/}: nothing is planted for this rule here"

@@ -21,6 +21,15 @@ only_e2e() {
     exit 77
 }
 
+# only_e2e_web PROGRAM...: ends the test as skipped outside of `make e2e-web`, which installs the programs.
+only_e2e_web() {
+    local program
+    [ -n "${KVICK_E2E_WEB:-}" ] || { echo "only make e2e-web runs this (KVICK_E2E_WEB=1)"; exit 77; }
+    for program in "$@"; do
+        command -v "$program" >/dev/null || { echo "$program is not installed (scripts/setup web)"; exit 1; }
+    done
+}
+
 # need_model NAME: ends the test as skipped unless the model is downloaded.
 need_model() {
     [ -e "${XDG_CACHE_HOME:-$HOME/.cache}/kvick/models/$1.gguf" ] && return

@@ -110,6 +110,31 @@ static void many_producers_lose_nothing_and_keep_their_order(void **state) {
     }
 }
 
+static void a_sleeper_hears_of_items_that_are_put_by_the_wake_alone(void **state) {
+    (void)state;
+    struct ring ring;
+    uint64_t count;
+    int value = 0;
+    assert_int_equal(ring_init(&ring, sizeof value, 4), STATUS_OK);
+    assert_true(ring_arm(&ring));
+    for (; value < 3; value++) assert_int_equal(ring_put(&ring, &value), STATUS_OK);
+    assert_int_equal(read(ring.event_fd, &count, sizeof count), -1);
+    ring_wake(&ring);
+    assert_int_equal(read(ring.event_fd, &count, sizeof count), sizeof count);
+    assert_int_equal(count, 1);
+    ring_disarm(&ring);
+    for (int i = 0; i < 3; i++) {
+        assert_true(ring_pop(&ring, &value));
+        assert_int_equal(value, i);
+    }
+    for (value = 0; value < 4; value++) assert_int_equal(ring_put(&ring, &value), STATUS_OK);
+    assert_int_equal(ring_put(&ring, &value), STATUS_LIMIT);
+    ring_wake(&ring); /* nobody sleeps: nothing to do */
+    assert_int_equal(read(ring.event_fd, &count, sizeof count), -1);
+    assert_false(ring_arm(&ring)); /* what was put is seen by whoever goes to sleep */
+    ring_deinit(&ring);
+}
+
 static void waiting_for_nothing_ends_at_its_time(void **state) {
     (void)state;
     struct ring ring;
@@ -221,6 +246,7 @@ int main(void) {
         cmocka_unit_test(items_come_out_in_the_order_they_went_in),
         cmocka_unit_test(a_full_ring_refuses_and_keeps_what_it_has),
         cmocka_unit_test(many_producers_lose_nothing_and_keep_their_order),
+        cmocka_unit_test(a_sleeper_hears_of_items_that_are_put_by_the_wake_alone),
         cmocka_unit_test(waiting_for_nothing_ends_at_its_time),
         cmocka_unit_test(a_push_wakes_who_waits_for_ever),
         cmocka_unit_test(a_wake_up_without_an_item_ends_no_wait),

@@ -63,13 +63,13 @@ static void progress_is_told_to_who_asks(void **state) {
     engine_destroy(&engine);
 }
 
-static void a_running_request_can_be_looked_at(void **state) {
+/* How often the open phase was another one, from submit to the end; 0 if no finished prefill was seen. */
+static int look_until_home(struct engine *engine) {
     struct event event;
     struct phase_stats seen, last = {0};
     int n_changes = 0;
-    (void)state;
-    struct engine *engine = start();
     struct request *request = request_run_make(900, 40);
+    request->has_cache = false; /* as long each time */
     assert_int_equal(engine_client_submit(engine, request), STATUS_OK);
     for (bool is_home = false; !is_home;) {
         engine_client_look(request, &seen);
@@ -80,9 +80,17 @@ static void a_running_request_can_be_looked_at(void **state) {
         last = seen;
         while (engine_client_wait(engine, 0, &event)) is_home |= event.kind == EVENT_FINISHED;
     }
-    assert_true(n_changes >= 3); /* queued, prefill, decode at least */
-    assert_true(last.part_ns[PHASE_PREFILL_OWN] > 0);
     engine_client_free(&request);
+    return last.part_ns[PHASE_PREFILL_OWN] > 0 ? n_changes : 0;
+}
+
+static void a_running_request_can_be_looked_at(void **state) {
+    int n_changes = 0;
+    (void)state;
+    struct engine *engine = start();
+    /* Queued, prefill, decode at least; on a busy machine who looks may be away while all that happens. */
+    for (int i = 0; i < 200 && n_changes < 3; i++) n_changes = look_until_home(engine);
+    assert_true(n_changes >= 3);
     engine_destroy(&engine);
 }
 

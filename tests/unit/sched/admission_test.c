@@ -170,10 +170,10 @@ static void what_is_refused_is_expected_all_the_same(void **state) {
     longer.terms.deadline_ns = world.now_ns + 2 * alone_ns;
     assert_int_equal(answer(&longer).reason, ADMISSION_DEADLINE);
     /* Asked a thousand times at once it counts as no more than a server can be offered. */
-    double before = load_share(&world.admission.load);
+    double before = load_share(&world.admission.load, world.now_ns);
     assert_true(before > 0.4 && before < 1.1);
     for (int i = 0; i < 1000; i++) admission_refuse(&world.admission, &world.state, &longer, &refused, ++world.now_ns);
-    assert_true(load_share(&world.admission.load) < 2.5);
+    assert_true(load_share(&world.admission.load, world.now_ns) < 2.5);
     sim_close(&world);
 }
 

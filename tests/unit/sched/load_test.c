@@ -77,6 +77,17 @@ static void only_who_goes_first_counts(void **state) {
     assert_true(ask(TERMS_INTERACTIVE, S, 5 * S, now_ns).mean_ns == 0);
 }
 
+static void a_share_is_forgotten_while_nobody_comes(void **state) {
+    (void)state;
+    begin();
+    int64_t now_ns = add_steadily(TERMS_INTERACTIVE, 0, 60 * MS, 200 * MS, S, 200 * S);
+    double share = load_share(&load, now_ns);
+    assert_true(share > 0.25 && share < 0.35);
+    double later = load_share(&load, now_ns + 2 * LOAD_TIME_NS);
+    assert_true(later > 0.02 && later < 0.1);
+    assert_true(load_share(&load, now_ns) == share);
+}
+
 static void too_much_is_bounded(void **state) {
     (void)state;
     begin();
@@ -108,6 +119,7 @@ int main(void) {
         cmocka_unit_test(a_long_wait_is_stretched_by_the_share_of_short_ones),
         cmocka_unit_test(a_short_wait_is_most_likely_left_alone),
         cmocka_unit_test(only_who_goes_first_counts),
+        cmocka_unit_test(a_share_is_forgotten_while_nobody_comes),
         cmocka_unit_test(too_much_is_bounded),
         cmocka_unit_test(a_storm_is_heavy_once_there_is_another),
     };
