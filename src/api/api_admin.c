@@ -53,8 +53,24 @@ static void handle_requests(void *owner, struct http_exchange *exchange, const c
     api_reply_end(exchange, API_OPENAI, &json, &body);
 }
 
+/* What is wrong, and what the engine counts that it was seen by. */
+static void handle_diagnosis(void *owner, struct http_exchange *exchange, const char *parameter) {
+    const struct api_server *api = owner;
+    struct engine_stats stats = engine_read_stats(api->engine);
+    struct json_write json;
+    struct str body;
+    (void)parameter;
+    api_reply_begin(&json, &body);
+    diagnosis_write(api->diagnosis, clock_now_ns(), &json);
+    json_write_field_object(&json, "engine");
+    diagnosis_write_sample(&stats, &json);
+    json_write_end_object(&json);
+    api_reply_end(exchange, API_OPENAI, &json, &body);
+}
+
 const struct http_route *api_admin_table(int *out_n) {
     static const struct http_route routes[] = {
+        {"GET", "/debug/diagnosis", handle_diagnosis},
         {"GET", "/debug/keys", handle_keys},
         {"GET", "/debug/requests", handle_requests},
     };

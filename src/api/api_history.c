@@ -76,12 +76,20 @@ static void log_prompt(const struct api_call *call, const struct request_record 
     str_deinit(&text);
 }
 
+static void diagnose(const struct api_call *call, const struct api_prompt *prompt, const struct request_record *of) {
+    enum admission_reason refusal = prompt->told.kind == EVENT_REFUSED ? prompt->told.refusal : ADMISSION_ADMITTED;
+    if (!prompt->request || call->is_estimate) return;
+    struct diagnosis_record record = diagnosis_record_of(of, refusal, call->terms.name[0] ? call->terms.name : NULL);
+    diagnosis_note(call->api->diagnosis, &record, clock_now_ns());
+}
+
 void api_history_note(struct api_call *call) {
     for (int i = 0; i < call->n_prompts; i++) {
         const struct api_prompt *prompt = &call->prompts[i];
         struct request_record record = {prompt->request, end_of(prompt), n_completion_of(call, prompt),
                                         call->params.max_tokens, call->terms.name};
         add(&call->api->history, prompt, &record);
+        diagnose(call, prompt, &record);
         if (was_run(prompt)) {
             request_metrics_finish(&call->api->metrics, &record);
             api_auth_use(&call->api->auth, call->key_idx, record.n_completion,

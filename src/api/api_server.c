@@ -15,6 +15,24 @@
 #include "base/rng.h"
 
 #define TICK_MS 100
+#define SAMPLE_NS 1000000000
+
+/* What is wrong is said when it begins, and when it is over. */
+static void on_diagnosis(void *owner, const struct diagnosis_change *change) {
+    (void)owner;
+    if (change->is_begin)
+        log_line(LOG_WARN, "%s: %s. What helps: %s", change->rule, change->sentence, change->advice);
+    else
+        log_line(LOG_WARN, "%s is over after %.0f s", change->rule, (double)(change->at_ns - change->since_ns) / 1e9);
+}
+
+static enum status open_diagnosis(struct api_server *api, struct status_note *note) {
+    struct diagnosis_window_options options = diagnosis_options();
+    for (int i = 0; i < REQUEST_N_CLASSES; i++) options.slo_ttft_ns[i] = api->options.slo_ns[i][SLO_TTFT];
+    if (diagnosis_create(&api->diagnosis, &options)) return status_fail(note, STATUS_NOMEM, "no memory for diagnosis");
+    if (api->options.logs_diagnosis) diagnosis_listen(api->diagnosis, on_diagnosis, api);
+    return STATUS_OK;
+}
 
 enum status api_server_init(struct api_server *api, const struct api_options *options, struct status_note *note) {
     *api = (struct api_server){.options = *options, .started_s = (int64_t)time(NULL)};
@@ -22,7 +40,7 @@ enum status api_server_init(struct api_server *api, const struct api_options *op
         return status_fail(note, STATUS_IO, "the system gives no random numbers");
     if (api_auth_init(&api->auth)) return status_fail(note, STATUS_NOMEM, "no memory for the keys");
     if (api_history_init(&api->history)) return status_fail(note, STATUS_NOMEM, "no memory for the last requests");
-    return STATUS_OK;
+    return open_diagnosis(api, note);
 }
 
 void api_server_deinit(struct api_server *api) {
@@ -30,6 +48,7 @@ void api_server_deinit(struct api_server *api) {
     api_auth_deinit(&api->auth);
     grammar_vocab_destroy(&api->grammar_vocab);
     api_history_deinit(&api->history);
+    diagnosis_destroy(&api->diagnosis);
 }
 
 void api_server_close(struct api_server *api) {
@@ -97,6 +116,14 @@ static void on_events(void *owner) {
     take_events(api);
 }
 
+static void sample_engine(struct api_server *api) {
+    int64_t now_ns = clock_now_ns();
+    if (now_ns - api->sampled_ns < SAMPLE_NS) return;
+    struct engine_stats stats = engine_read_stats(api->engine);
+    diagnosis_sample(api->diagnosis, &stats, now_ns);
+    api->sampled_ns = now_ns;
+}
+
 static void on_tick(void *owner) {
     struct api_server *api = owner;
     for (struct api_call *call = api->calls, *next; call; call = next) {
@@ -104,6 +131,7 @@ static void on_tick(void *owner) {
         api_call_tick(call);
     }
     if (api->cache) app_cache_tick(api->cache);
+    sample_engine(api);
     if (api->state != API_DRAINING) return;
     if (api->n_calls == 0 && http_server_n_exchanges(api->http) == 0) {
         http_server_stop(api->http);

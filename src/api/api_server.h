@@ -13,6 +13,7 @@
 #include "chat/chat_template.h"
 #include "engine/engine_client.h"
 #include "http/http_server.h"
+#include "observe/diagnosis.h"
 #include "observe/request_metrics.h"
 #include "tokenizer/tokenizer.h"
 
@@ -30,6 +31,7 @@ struct api_options {
     int drain_s;                /* how long running answers may go on after a stop */
     const char *cors_origin;    /* NULL: no other site's page may read replies */
     bool logs_requests;         /* a line per request on standard error */
+    bool logs_diagnosis;        /* what is wrong, there, too */
     enum log_format log_format; /* of it */
     const char *kv_dtype;
     int block_tokens;
@@ -63,6 +65,8 @@ struct api_server {
     int n_calls;
     struct request_metrics metrics;
     struct api_history history;
+    struct diagnosis *diagnosis;
+    int64_t sampled_ns;     /* when it was told of the engine last */
     struct api_call *calls; /* all that are open */
 };
 

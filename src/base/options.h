@@ -32,6 +32,7 @@ enum options_for {
     FOR_KEY = 1 << 13,
     FOR_PLAN = 1 << 16,
     FOR_RUN_BATCH = 1 << 20,
+    FOR_DIAGNOSE = 1 << 21,
     FOR_ALL = -1
 };
 

@@ -81,6 +81,7 @@ static enum status open_api(struct serve *serve, struct status_note *note) {
                               .drain_s = (int)options->shutdown_timeout,
                               .cors_origin = options->cors_origin,
                               .logs_requests = !options->no_access_log,
+                              .logs_diagnosis = true,
                               .log_format = config->log_format,
                               .kv_dtype = options->kv_cache_dtype,
                               .block_tokens = (int)options->block_tokens,
@@ -240,7 +241,8 @@ static void say_ready(const struct serve *serve) {
     facts.n_keys = serve->api.auth.n_keys;
     serve_report_print(&facts);
     if (serve->api.options.admin_port)
-        printf("administration on port %d: /metrics, /debug/keys, /debug/requests\n", serve->api.options.admin_port);
+        printf("administration on port %d: /metrics, /debug/diagnosis, /debug/keys, /debug/requests\n",
+               serve->api.options.admin_port);
     printf("listening on %s://%s:%d as %s\n", options->ssl_certfile ? "https" : "http", options->host, serve->port,
            serve->model_names[0]);
     fflush(stdout);

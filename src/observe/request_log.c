@@ -13,7 +13,9 @@ static void write_request(struct json_write *json, const struct request_record *
     json_write_field_int(json, "cached_tokens", stats->n_cached_tokens);
     json_write_field_int(json, "computed_tokens", request->n_prompt - stats->n_cached_tokens);
     json_write_field_int(json, "output_tokens", record->n_completion);
+    json_write_field_int(json, "choices", request->n_choices);
     phase_json_write(json, stats);
+    phase_json_write_since(json, "predicted_ttft_ms", stats, stats->predicted_ns);
     json_write_field_int(json, "preemptions", stats->n_preemptions);
 }
 

@@ -328,6 +328,9 @@ def administration_has_a_door_of_its_own():
         known = json.loads(s.ask("GET", "/debug/keys", port=port)[2])["data"]
         assert 150_000 < known[0]["tokens_wait_ms"] <= 220_000, known  # 22 too many, 6 a minute
         assert json.loads(s.ask("GET", "/debug/requests", port=port)[2]) == {"data": []}
+        found = json.loads(s.ask("GET", "/debug/diagnosis", port=port)[2])
+        assert found["diagnosis"] == [] and found["engine"]["steps"] > 0 and found["engine"]["blocks"] > 0, found
+        assert s.ask("GET", "/debug/diagnosis")[0] == 401
         assert s.ask("GET", "/debug/keys", key="a")[0] == 404 and s.ask("POST", "/debug/keys", port=port)[0] == 405
         assert s.ask("GET", "/debug/nothing", port=port)[0] == 404
     with_server(test, "--keys", keys, "--admin-listen", "0")
