@@ -66,15 +66,18 @@ static void repeat(struct kernel_bench *bench, size_t n_bytes) {
         memcpy(bench->cold + at, bench->cold, at + n_bytes <= bench->cold_bytes ? n_bytes : bench->cold_bytes - at);
 }
 
-static void fill_kv_i8(struct kernel_bench *bench, int head_dim) {
-    const size_t block_bytes = BLOCK_TOKENS * kv_layout_vector_bytes(DTYPE_I8, head_dim);
+/* int8 and q8_0. */
+static void fill_kv_bytes(struct kernel_bench *bench, enum dtype dtype, int head_dim) {
+    const size_t block_bytes = BLOCK_TOKENS * kv_layout_vector_bytes(dtype, head_dim);
+    const struct kernel_table *kernels = bench->plan.kernels;
+    kv_store_fn *put = dtype == DTYPE_I8 ? kernels->kv_store_i8 : kernels->kv_store_q8_0;
     float k[ATTENTION_MAX_HEAD_DIM], v[ATTENTION_MAX_HEAD_DIM];
     for (int slot = 0; slot < BLOCK_TOKENS; slot++) {
         for (int d = 0; d < head_dim; d++) {
             put_value(bench, DTYPE_F32, (uint8_t *)&k[d]);
             put_value(bench, DTYPE_F32, (uint8_t *)&v[d]);
         }
-        bench->plan.kernels->kv_store_i8(k, v, bench->cold, bench->cold + block_bytes, slot, BLOCK_TOKENS, head_dim);
+        put(k, v, bench->cold, bench->cold + block_bytes, slot, BLOCK_TOKENS, head_dim);
     }
     repeat(bench, 2 * block_bytes);
 }
@@ -255,6 +258,7 @@ static attention_fold_fn *fold_of(const struct kernel_table *kernels, enum dtype
     case DTYPE_F32: return is_rows ? kernels->attention_rows_f32 : kernels->attention_keys_f32;
     case DTYPE_F16: return is_rows ? kernels->attention_rows_f16 : kernels->attention_keys_f16;
     case DTYPE_I8: return is_rows ? kernels->attention_rows_i8 : kernels->attention_keys_i8;
+    case DTYPE_Q8_0: return is_rows ? kernels->attention_rows_q8_0 : kernels->attention_keys_q8_0;
     default: return NULL;
     }
 }
@@ -290,8 +294,8 @@ bool kernel_bench_attention(struct kernel_bench *bench, enum dtype dtype, int he
                                 BLOCK_TOKENS * kv_layout_vector_bytes(dtype, head_dim)};
     REQUIRE(job.fold && n_keys % ATTENTION_PARTITION_KEYS == 0 && n_keys <= KERNEL_BENCH_MAX_KEYS);
     REQUIRE(n_rows >= 1 && n_rows <= ATTENTION_MAX_ROWS && head_dim <= ATTENTION_MAX_HEAD_DIM);
-    if (dtype == DTYPE_I8)
-        fill_kv_i8(bench, head_dim); /* where its scales lie depends on the head */
+    if (dtype == DTYPE_I8 || dtype == DTYPE_Q8_0)
+        fill_kv_bytes(bench, dtype, head_dim); /* where its scales lie depends on the head */
     else if (bench->kv_dtype != dtype)
         fill_kv(bench, dtype);
     bench->dtype = DTYPE_N;

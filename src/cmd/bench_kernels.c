@@ -60,7 +60,7 @@ static const struct target attention_targets[] = {{64, LIMIT_PEAK, 0.16}, {256, 
 static const int row_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 512};
 static const int key_counts[] = {1024, 4096, TARGET_KEYS};
 static const int head_dims[] = {64, 256};
-static const enum dtype kv_dtypes[] = {DTYPE_I8, DTYPE_F16, DTYPE_F32};
+static const enum dtype kv_dtypes[] = {DTYPE_I8, DTYPE_Q8_0, DTYPE_F16, DTYPE_F32};
 
 #define N_OF(array) ((int)(sizeof(array) / sizeof(array)[0]))
 

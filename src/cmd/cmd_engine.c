@@ -5,29 +5,18 @@
 #include "base/cpu.h"
 #include "base/thread_pool.h"
 #include "cmd/cmd_model.h"
+#include "cmd/kv_type.h"
 #include "model/forward.h"
 #include "planner/cost_file.h"
 #include "weights/gguf.h"
 #include "weights/gguf_check.h"
 
+#define KV_OPTION "--kv-cache-dtype"
 #define DEFAULT_MAX_CONTEXT 8192
 #define MAX_IDENTITY_BYTES 65536
 #define MAX_STEP_MS 1e6
 #define HASTY_NS INT64_C(300000000)
 #define CALIBRATE_NS INT64_C(4000000000)
-
-enum status cmd_engine_kv_dtype(const char *option, const char *name, enum dtype *out, struct status_note *note) {
-    static const struct {
-        const char *name;
-        enum dtype dtype;
-    } known[] = {{"int8", DTYPE_I8}, {"f16", DTYPE_F16}, {"f32", DTYPE_F32}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strcmp(name, known[i].name) != 0) continue;
-        *out = known[i].dtype;
-        return STATUS_OK;
-    }
-    return status_fail(note, STATUS_INVALID, "%s: '%s' is unknown (known: int8, f16, f32)", option, name);
-}
 
 static enum status read_numerics(const struct options *options, struct engine_options *out, struct status_note *note) {
     out->tiers = cpu_detect();
@@ -35,7 +24,7 @@ static enum status read_numerics(const struct options *options, struct engine_op
         enum status status = cpu_mask(out->tiers, options->isa, &out->tiers, note);
         if (status) return status;
     }
-    enum status status = cmd_engine_kv_dtype("--kv-cache-dtype", options->kv_cache_dtype, &out->kv_dtype, note);
+    enum status status = kv_type_parse(KV_OPTION, options->kv_cache_dtype, &out->kv_dtype, note);
     if (status) return status;
     static const char *const forms[] = {[ACTIVATIONS_AUTO] = "auto",
                                         [ACTIVATIONS_INT8] = "int8",
@@ -192,6 +181,8 @@ static enum status set_options(struct cmd_engine *opened, const struct options *
     opened->options.has_bf16_tables = needs->has_bf16_tables;
     opened->model_max_context = config.max_context;
     status = read_numerics(options, &opened->options, note);
+    if (!status && (status = kv_type_check_head(KV_OPTION, opened->options.kv_dtype, config.head_dim, note)))
+        status_note_prefix(note, opened->path);
     if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
     if (!status) status = size_pool(opened, options, needs, &config, note);
     if (!status && needs->is_serving && cost_file_dir(opened->cost_dir)) opened->options.cost_dir = opened->cost_dir;

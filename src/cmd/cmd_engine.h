@@ -29,10 +29,6 @@ struct cmd_engine_needs {
     bool is_hasty;   /* the first client does not wait for that: it goes on while idle */
 };
 
-/* A KV cache type by the name that options have for it. Errors: STATUS_INVALID with the option's name and the value. */
-WARN_UNUSED enum status cmd_engine_kv_dtype(const char *option, const char *name, enum dtype *out,
-                                            struct status_note *note);
-
 /* Whether the options make sense whatever the model: if not, it is the usage that is wrong.
  * Errors: STATUS_INVALID with the option and its value in note. */
 WARN_UNUSED enum status cmd_engine_check(const struct options *options, struct status_note *note);

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_engine.h"
+#include "cmd/eval_kv.h"
+#include "cmd/kv_type.h"
 #include "cmd/reference.h"
 #include "engine/engine_client.h"
 #include "model/forward.h"
@@ -155,8 +157,9 @@ static int gather(const struct eval *eval, struct measure out[8]) {
         out[n++] = (struct measure){"mean_nll", eval->mean_nll, NAN};
         out[n++] = (struct measure){"ppl", exp(eval->mean_nll), NAN};
     }
-    bool has_int8_kv = eval->model.options.kv_dtype == DTYPE_I8;
-    double max_kl = has_int8_kv ? eval->reference->max_kl_int8_kv : eval->reference->max_kl;
+    enum dtype kv_dtype = eval->model.options.kv_dtype;
+    bool has_kv_bytes = kv_dtype == DTYPE_I8 || kv_dtype == DTYPE_Q8_0;
+    double max_kl = has_kv_bytes ? eval->reference->max_kl_int8_kv : eval->reference->max_kl;
     if (eval->has_kl) out[n++] = (struct measure){"mean_kl", eval->mean_kl, max_kl};
     return n;
 }
@@ -216,9 +219,22 @@ static int run_eval(struct eval *eval, const char *model) {
     return exit_code;
 }
 
+static int eval_kv(const struct options *options, int n_words, const char **words) {
+    enum dtype dtype;
+    struct status_note note = {0};
+    if (n_words != 2) return cmd_usage("eval", "one MODEL is needed, %d given", n_words - 1);
+    if (cmd_engine_check(options, &note)) return cmd_usage("eval", "%s", note.text);
+    if (!kv_type_parse("--kv-cache-dtype", options->kv_cache_dtype, &dtype, &note) &&
+        (dtype == DTYPE_F16 || dtype == DTYPE_F32))
+        return cmd_usage("eval", "--kv-cache-dtype: %s is what others are compared with (int8, q8_0)",
+                         options->kv_cache_dtype);
+    return eval_kv_run(options, words[1]);
+}
+
 int cmd_eval(const struct options *options, int n_words, const char **words) {
+    if (n_words >= 1 && strcmp(words[0], "kv") == 0) return eval_kv(options, n_words, words);
     if (n_words < 1 || strcmp(words[0], "reference") != 0)
-        return cmd_usage("eval", "'%s' is not an evaluation (known: reference)", n_words ? words[0] : "");
+        return cmd_usage("eval", "'%s' is not an evaluation (known: reference, kv)", n_words ? words[0] : "");
     if (n_words != 2) return cmd_usage("eval", "one MODEL is needed, %d given", n_words - 1);
     if (!options->reference) return cmd_usage("eval", "--reference FILE is missing");
     struct eval eval = {.options = options};

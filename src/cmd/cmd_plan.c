@@ -9,6 +9,7 @@
 #include "cmd/cmd.h"
 #include "cmd/cmd_engine.h"
 #include "cmd/cmd_model.h"
+#include "cmd/kv_type.h"
 #include "cmd/plan_sheet.h"
 #include "cmd/plan_verify.h"
 #include "weights/hf_config.h"
@@ -18,6 +19,7 @@
 #define MAX_CHUNK 512 /* as kvick serve has it by default */
 #define MAX_SESSIONS 1000000
 #define MAX_MEMORY_BYTES 1e18
+#define KV_OPTION "--kv"
 
 /* "24G", "512M", "1.5T" or bytes. */
 static enum status read_size(const char *text, double *out_bytes, struct status_note *note) {
@@ -122,6 +124,7 @@ static enum status add_models(struct plan_sheet *sheet, struct model_sizes *mode
                                    sizes->max_context, sizes->name);
             n_tokens = sizes->max_context;
         }
+        status = kv_type_check_sizes(KV_OPTION, sheet->kv_dtype, sizes, note);
         sheet->models[i] = sizes;
         sheet->n_tokens[i] = (int)n_tokens;
         sheet->n_models++;
@@ -170,7 +173,7 @@ int cmd_plan(const struct options *options, int n_words, const char **words) {
     struct capacity_limits limits;
     struct step_cost costs[PLAN_SHEET_MAX_MODELS];
     enum status status = check(options, n_words, words, &note);
-    if (!status) status = cmd_engine_kv_dtype("--kv", options->kv, &sheet.kv_dtype, &note);
+    if (!status) status = kv_type_parse(KV_OPTION, options->kv, &sheet.kv_dtype, &note);
     if (status) return cmd_usage("plan", "%s", note.text);
     struct model_sizes *models = mem_alloc_array(PLAN_SHEET_MAX_MODELS, sizeof *models);
     if (!models) return cmd_fail("plan", STATUS_NOMEM, NULL);

@@ -15,6 +15,7 @@
 #include "cmd/cmd.h"
 #include "cmd/cmd_chat.h"
 #include "cmd/cmd_engine.h"
+#include "cmd/kv_record.h"
 #include "engine/engine_client.h"
 #include "model/forward.h"
 #include "tokenizer/detokenizer.h"
@@ -356,6 +357,7 @@ static enum status open_model(struct run *run, const char *model) {
     run->start.file_ns = clock_now_ns();
     if (!status) status = cmd_engine_begin(&run->model, &run->note);
     if (status) return status;
+    kv_record_warn(run->model.gguf, run->model.options.kv_dtype, model);
     status = tokenizer_open(&run->tokenizer, run->model.gguf, &run->note);
     run->start.tokenizer_ns = clock_now_ns();
     if (!status && !run->options->raw) status = cmd_chat_template(run->model.gguf, &run->chat_template, &run->note);

@@ -9,6 +9,7 @@
 #include "cmd/cmd_chat.h"
 #include "cmd/cmd_engine.h"
 #include "cmd/cmd_model.h"
+#include "cmd/kv_record.h"
 
 #define FULL_SESSIONS 4 /* that many requests of the longest kind fit beside each other */
 #define TURN_MS 50
@@ -96,6 +97,7 @@ static enum status open_model(struct job *job, const char *model, struct status_
     struct cmd_engine_needs needs = {.max_sequences = (int)options.max_num_seqs, .n_full = FULL_SESSIONS};
     options.context = options.max_model_len;
     enum status status = cmd_engine_open(&job->model, model, &options, &needs, note);
+    if (!status) kv_record_warn(job->model.gguf, job->model.options.kv_dtype, model);
     if (!status) status = tokenizer_open(&job->tokenizer, job->model.gguf, note);
     /* Without a template the model still completes texts; a chat is told why it cannot. */
     if (!status && cmd_chat_template(job->model.gguf, &job->chat_template, &job->chat_note)) job->chat_template = NULL;

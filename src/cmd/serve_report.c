@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "cmd/kv_record.h"
 #include "engine/cost_setup.h"
 #include "sched/step_bound.h"
 #include "weights/gguf.h"
@@ -155,6 +156,7 @@ void serve_report_warn(const struct serve_facts *facts) {
         struct pace pace = pace_of(facts);
         for (int i = 0; i < REQUEST_N_CLASSES; i++) warn_slo(facts, (enum request_class)i, &pace);
     }
+    kv_record_warn(facts->model->gguf, facts->model->options.kv_dtype, config->model);
     if (facts->n_keys == 0 && !serve_config_is_loopback(config->options.host))
         log_line(LOG_WARN,
                  "%s is not loopback and there is neither --api-key nor --keys: everybody who reaches it may ask",

@@ -31,12 +31,14 @@ static void size_groups(const struct engine *engine, const struct kv_layers *lay
 static enum status reserve_kv(struct engine *engine, struct status_note *note) {
     const struct engine_options *options = &engine->options;
     const struct model_config *model = &engine->model;
+    char identity[sizeof model->arch + 32] = ""; /* one engine has one model and activation form */
+    snprintf(identity, sizeof identity, "%s %s", model->arch, dtype_name(options->kv_dtype));
     struct group_store_shape shape = {options->kv_dtype, model->n_kv_heads, model->head_dim, options->block_tokens};
     struct kv_groups_options sizes = {.block_tokens = options->block_tokens,
                                       .tile_tokens = ATTENTION_TILE_KEYS,
                                       .has_index = options->has_prefix_cache,
-                                      .identity = model->arch,
-                                      .n_identity = sizeof model->arch,
+                                      .identity = identity,
+                                      .n_identity = sizeof identity,
                                       .hash = hash_sha256};
     struct kv_layers layers;
     int windows[MODEL_MAX_LAYERS];

@@ -12,20 +12,31 @@ static size_t stride_of(size_t used_bytes) {
 }
 
 size_t kv_layout_vector_bytes(enum dtype dtype, int head_dim) {
-    size_t scale_bytes = dtype == DTYPE_I8 ? sizeof(float) : 0;
-    return (size_t)head_dim * (size_t)dtype_block_bytes(dtype) + scale_bytes;
+    int n_blocks = head_dim / dtype_block_elements(dtype);
+    size_t scale_bytes = dtype == DTYPE_I8 ? sizeof(float) : 0; /* a block of q8_0 has its own */
+    return (size_t)n_blocks * (size_t)dtype_block_bytes(dtype) + scale_bytes;
+}
+
+enum status kv_layout_check(enum dtype dtype, int head_dim, struct status_note *note) {
+    if (dtype != DTYPE_F32 && dtype != DTYPE_F16 && dtype != DTYPE_I8 && dtype != DTYPE_Q8_0)
+        return status_fail(note, STATUS_INVALID, "kv cache type %s has no layout (known: F16, F32, I8, Q8_0)",
+                           dtype_name(dtype));
+    if (head_dim < 16 || head_dim % 16)
+        return status_fail(note, STATUS_INVALID, "head size %d is no multiple of 16", head_dim);
+    if (head_dim % dtype_block_elements(dtype))
+        return status_fail(note, STATUS_INVALID,
+                           "head size %d is no multiple of 32, the block of KV type q8_0; int8 and f16 take it",
+                           head_dim);
+    return STATUS_OK;
 }
 
 enum status kv_layout_init(struct kv_layout *layout, enum dtype dtype, int n_layers, int n_kv_heads, int head_dim,
                            int block_tokens, int n_blocks, struct status_note *note) {
     *layout = (struct kv_layout){0};
-    if (dtype != DTYPE_F32 && dtype != DTYPE_F16 && dtype != DTYPE_I8)
-        return status_fail(note, STATUS_INVALID, "kv cache type %s has no layout (known: F16, F32, I8)",
-                           dtype_name(dtype));
+    enum status status = kv_layout_check(dtype, head_dim, note);
+    if (status) return status;
     if (block_tokens != 16 && block_tokens != 32 && block_tokens != 64)
         return status_fail(note, STATUS_INVALID, "kv block of %d tokens (known: 16, 32, 64)", block_tokens);
-    if (head_dim < 16 || head_dim % 16)
-        return status_fail(note, STATUS_INVALID, "head size %d is no multiple of 16", head_dim);
     if (n_layers < 1 || n_kv_heads < 1 || n_blocks < 1)
         return status_fail(note, STATUS_INVALID, "kv cache of %d layers, %d heads, %d blocks", n_layers, n_kv_heads,
                            n_blocks);

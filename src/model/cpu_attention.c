@@ -21,8 +21,14 @@ static kv_store_fn *store_kernel(const struct kernel_table *kernels, enum dtype 
     switch (dtype) {
     case DTYPE_F16: return kernels->kv_store_f16;
     case DTYPE_I8: return kernels->kv_store_i8;
+    case DTYPE_Q8_0: return kernels->kv_store_q8_0;
     default: return kernels->kv_store_f32;
     }
+}
+
+/* Types of bytes: q, K and V pass the Hadamard transform before they are rounded. */
+static bool is_rotated(enum dtype dtype) {
+    return dtype == DTYPE_I8 || dtype == DTYPE_Q8_0;
 }
 
 static void store_task(void *arg, int row, int worker_idx) {
@@ -35,7 +41,7 @@ static void store_task(void *arg, int row, int worker_idx) {
         size_t off = ((size_t)row * (size_t)layout->n_kv_heads + (size_t)head) * (size_t)layout->head_dim;
         const float *k = job->k + off, *v = job->v + off;
         _Alignas(64) float rotated[2][ATTENTION_MAX_HEAD_DIM];
-        if (layout->dtype == DTYPE_I8) {
+        if (is_rotated(layout->dtype)) {
             job->kernels->hadamard(k, rotated[0], 1, layout->head_dim);
             job->kernels->hadamard(v, rotated[1], 1, layout->head_dim);
             k = rotated[0], v = rotated[1];
@@ -90,7 +96,7 @@ static struct piece find_piece(const struct attend_job *job, int task_idx) {
     return piece;
 }
 
-/* K and V lie rotated in an int8 cache, unscaled: q . k and the output come piece times too large. */
+/* K and V lie rotated in a cache of bytes, unscaled: q . k and the output come piece times too large. */
 static float unrotate_factor(int head_dim) {
     return 1.0f / (float)hadamard_piece(head_dim);
 }
@@ -98,7 +104,7 @@ static float unrotate_factor(int head_dim) {
 /* Rows of the piece: token-major, the heads of the group inside a token. */
 struct piece_rows {
     const float *q[ATTENTION_MAX_ROWS];
-    _Alignas(64) float rotated_q[ATTENTION_MAX_ROWS][ATTENTION_MAX_HEAD_DIM]; /* int8 only */
+    _Alignas(64) float rotated_q[ATTENTION_MAX_ROWS][ATTENTION_MAX_HEAD_DIM]; /* int8 and q8_0 only */
     size_t out_off[ATTENTION_MAX_ROWS];
     int first_key[ATTENTION_MAX_ROWS], last_key[ATTENTION_MAX_ROWS];
     struct attention_rows rows;
@@ -106,7 +112,7 @@ struct piece_rows {
 
 static void lay_out_rows(const struct attend_job *job, const struct piece *piece, struct piece_rows *out) {
     int head_dim = job->store->layout.head_dim;
-    bool is_rotated = job->store->layout.dtype == DTYPE_I8;
+    bool has_bytes = is_rotated(job->store->layout.dtype);
     for (int i = 0; i < piece->n_queries; i++) {
         int query = piece->query_begin + i, token = query / job->group;
         int head = piece->kv_head * job->group + query % job->group;
@@ -114,7 +120,7 @@ static void lay_out_rows(const struct attend_job *job, const struct piece *piece
         size_t row = (size_t)(piece->sequence->row_begin + token);
         out->out_off[i] = (row * (size_t)job->n_heads + (size_t)head) * (size_t)head_dim;
         out->q[i] = job->q + out->out_off[i];
-        if (is_rotated) {
+        if (has_bytes) {
             job->kernels->hadamard(out->q[i], out->rotated_q[i], unrotate_factor(head_dim), head_dim);
             out->q[i] = out->rotated_q[i];
         }
@@ -128,6 +134,7 @@ static attention_fold_fn *fold_kernel(const struct kernel_table *kernels, enum d
     switch (dtype) {
     case DTYPE_F16: return has_row_lanes ? kernels->attention_rows_f16 : kernels->attention_keys_f16;
     case DTYPE_I8: return has_row_lanes ? kernels->attention_rows_i8 : kernels->attention_keys_i8;
+    case DTYPE_Q8_0: return has_row_lanes ? kernels->attention_rows_q8_0 : kernels->attention_keys_q8_0;
     default: return has_row_lanes ? kernels->attention_rows_f32 : kernels->attention_keys_f32;
     }
 }
@@ -144,7 +151,7 @@ static void fold_partition(struct attend_job *job, const struct piece *piece, co
         v_blocks[b - block_begin] = block_store_v(job->store, job->layer, block, piece->kv_head);
     }
     struct attention_keys keys = {k_blocks, v_blocks, layout->block_tokens, layout->head_dim};
-    int min_rows = layout->dtype == DTYPE_I8 ? MIN_ROWS_IN_LANES_I8 : MIN_ROWS_IN_LANES;
+    int min_rows = is_rotated(layout->dtype) ? MIN_ROWS_IN_LANES_I8 : MIN_ROWS_IN_LANES;
     bool has_row_lanes = piece->n_queries >= min_rows;
     atomic_fetch_add_explicit(has_row_lanes ? &job->n_rows_calls : &job->n_keys_calls, 1, memory_order_relaxed);
     fold_kernel(job->kernels, layout->dtype, has_row_lanes)(&rows->rows, &keys, key_begin, key_end, part);
@@ -174,7 +181,7 @@ static void attend_task(void *arg, int task_idx, int worker_idx) {
     for (int i = 0; i < n; i++) {
         float *out = job->out + rows.out_off[i];
         job->kernels->attention_finish(whole.o + i * head_dim, whole.denom[i], out, head_dim);
-        if (job->store->layout.dtype == DTYPE_I8) job->kernels->hadamard(out, out, unrotate_factor(head_dim), head_dim);
+        if (is_rotated(job->store->layout.dtype)) job->kernels->hadamard(out, out, unrotate_factor(head_dim), head_dim);
     }
 }
 

@@ -98,6 +98,8 @@ if os.path.isdir(gguf):
            "--raw")
     expect(2, ["frob", "known"], "run", llama, "-p", "a", "--raw", "--isa", "frob")
     expect(2, ["--kv-cache-dtype", "q9"], "run", llama, "-p", "a", "--raw", "--kv-cache-dtype", "q9")
+    expect(1, ["qwen3.gguf", "attention.key_length 48", "q8_0", "int8"], "run", os.path.join(gguf, "qwen3.gguf"), "-p", "a",
+           "--raw", "--kv-cache-dtype", "q8_0")
     expect(2, ["--activations", "int3"], "run", llama, "-p", "a", "--raw", "--activations", "int3")
     expect(2, ["--block-tokens", "17"], "run", llama, "-p", "a", "--raw", "--block-tokens", "17")
     expect(2, ["--threads", "100000"], "run", llama, "-p", "a", "--raw", "--threads", "100000")

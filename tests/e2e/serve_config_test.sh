@@ -119,7 +119,10 @@ def faults_are_named_with_file_and_line():
                              (["--max-prompt-tokens", "batch=0"], "--max-prompt-tokens"), (["--over-cap", "x"], "--over-cap"),
                              (["--max-queued-requests", "gold=1"], "gold=1"), (["--admin-listen", "x:y"], "--admin-listen"),
                              (["--admin-listen", "8000"], "--port already"), (["-tb", "2", "-t", "4"], "--threads: 4"),
-                             (["-ctk", "f16", "-ctv", "int8"], "-ctv"), (["--max-body-bytes", "1"], "--max-body-bytes"),
+                             (["-ctk", "f16", "-ctv", "int8"], "-ctv"), (["-ctk", "q4_0", "-ctv", "q4_0"], "q8_0"),
+                             *((["--kv-cache-dtype", name], f"no '{name}': ") for name in ("fp8", "fp8_e4m3", "fp8_e5m2")),
+                             (["--kv-cache-dtype", "fp8"], "q8_0 (or int8)"), (["--kv-cache-dtype", "fp9"], "known: int8, q8_0"),
+                             (["--max-body-bytes", "1"], "--max-body-bytes"),
                              ([MODEL], "one model is expected"), (["-m", MODEL], "one model is expected")):
         errors = run(MODEL, *arguments, code=2)[1]
         assert words in errors and errors.count("\n") == 1, (arguments, errors)
@@ -136,6 +139,9 @@ def a_check_says_what_would_be():
     text = run("-m", MODEL, "-c", "64", "-np", "2", "-t", "1", "-tb", "2", "-ctk", "f16", "-ctv", "f16", "--check")[0]
     assert "64 tokens" in text and "of f16" in text and "2 requests run at a time" in text, text
     assert "threads  2 for prompts, 1 for answers" in text, text
+    text = run("-m", MODEL, "-ctk", "q8_0", "-ctv", "q8_0", "--check")[0]
+    assert "of q8_0" in text, text
+    assert 'kv-cache-dtype = "q8_0"' in run(MODEL, "-ctk", "q8_0", "--print-config")[0]
     assert "no/such.gguf" in run("no/such.gguf", "--check", code=1)[1]
     assert "no-such.toml" in run(MODEL, "--check", "--keys", "no-such.toml", code=1)[1]
     bad = write("bad-keys.toml", "[[key]]\nname = \"a\"\n")

@@ -40,12 +40,14 @@ static struct ask asks[N_ASKS] = {
      .has_logits = true,
      .sampling = {.temperature = 2, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f, .seed = 7, .choice = 1}}};
 
+static enum dtype kv_dtype = DTYPE_I8; /* the default */
+
 static const struct exact_options plain = {.threads = 1, .block_tokens = 16};
 
 static struct engine *start_engine(const struct exact_options *exact, int max_sequences, int kv_tokens) {
     struct engine_options options = {.gguf = gguf,
                                      .tiers = cpu_detect(),
-                                     .kv_dtype = DTYPE_I8, /* the default */
+                                     .kv_dtype = kv_dtype,
                                      .n_threads = exact->threads,
                                      .n_decode_threads = exact->decode_threads,
                                      .is_unpinned = exact->is_unpinned,
@@ -549,6 +551,18 @@ static void a_slow_reader_loses_nothing(void **state) {
 }
 
 /* Ends (and does not hang or abort) although nobody reads. */
+/* The other type of bytes, last: its answers are others. */
+static void q8_0_answers_alike_too(void **state) {
+    static float by_int8[sizeof asks[2].logits / sizeof(float)];
+    memcpy(by_int8, asks[2].logits, sizeof by_int8);
+    tear_down(state);
+    kv_dtype = DTYPE_Q8_0;
+    assert_int_equal(set_up(state), 0);
+    assert_memory_not_equal(asks[2].logits, by_int8, sizeof by_int8);
+    answers_do_not_depend_on_the_way(state);
+    a_full_pool_changes_nothing(state);
+}
+
 static void an_engine_ends_with_a_full_outbox(void **state) {
     (void)state;
     struct engine *engine = start_engine(&plain, N_SLOW, 16 * MAX_CONTEXT);
@@ -580,6 +594,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_stop_token_ends_the_answer_unseen),
         cmocka_unit_test(a_slow_reader_loses_nothing),
         cmocka_unit_test(an_engine_ends_with_a_full_outbox),
+        cmocka_unit_test(q8_0_answers_alike_too),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,6 +1,6 @@
-/* What each form of activations, and the int8 form of attention, costs in accuracy: mean KL to the same model with
- * float activations, which `eval` compares with other implementations. Gemma has no reference distributions of its own
- * in golden. */
+/* What each form of activations, and the int8 and q8_0 forms of attention, cost in accuracy: mean KL to the same model
+ * with float activations, which `eval` compares with other implementations. Gemma has no reference distributions of its
+ * own in golden. */
 #include <math.h>
 #include <stdio.h>
 
@@ -91,10 +91,13 @@ static void check_model(const char *name, const char *bound, const char *kv_boun
         kl[i] = kl_of(path, forms[i], DTYPE_F16, ids, expected);
         kv_kl[i] = kl_of(path, forms[i], DTYPE_I8, ids, expected);
     }
+    double q8_0_kl = kl_of(path, ACTIVATIONS_AUTO, DTYPE_Q8_0, ids, expected);
     mem_unmap_pages(expected, (size_t)N_TOKENS * (size_t)n_vocab * sizeof(float));
     print_message("%s: mean KL int8 %.6f, auto %.6f, int16 %.8f\n", name, kl[0], kl[1], kl[2]);
     print_message("%s: with int8 attention  %.6f, auto %.6f, int16 %.8f\n", name, kv_kl[0], kv_kl[1], kv_kl[2]);
-    assert_true(kl[1] <= bounds_value(bound)); /* the default form */
+    print_message("%s: with q8_0 attention, auto %.6f\n", name, q8_0_kl);
+    assert_true(q8_0_kl > kl[1] && q8_0_kl < kv_kl[1]); /* between f16 and int8 */
+    assert_true(kl[1] <= bounds_value(bound));          /* the default form */
     assert_true(kl[1] < kl[0]);
     assert_true(kl[2] <= bounds_value("kl_int16_mean"));
     assert_true(kv_kl[1] <= bounds_value(kv_bound));

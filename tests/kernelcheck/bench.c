@@ -10,6 +10,7 @@
 #include "kernelcheck/check.h"
 #include "kernelcheck/gemm_check.h"
 #include "kernels/kv_i8.h"
+#include "kernels/kv_q8_0.h"
 #include "kernels/pack.h"
 
 #define K 2048
@@ -111,6 +112,7 @@ static attention_fold_fn *fold_of(const struct kernel_table *table, enum dtype d
     switch (dtype) {
     case DTYPE_F16: return is_rows ? table->attention_rows_f16 : table->attention_keys_f16;
     case DTYPE_I8: return is_rows ? table->attention_rows_i8 : table->attention_keys_i8;
+    case DTYPE_Q8_0: return is_rows ? table->attention_rows_q8_0 : table->attention_keys_q8_0;
     default: return is_rows ? table->attention_rows_f32 : table->attention_keys_f32;
     }
 }
@@ -118,6 +120,7 @@ static attention_fold_fn *fold_of(const struct kernel_table *table, enum dtype d
 /* K or V of one block. */
 static size_t kv_bytes(enum dtype dtype) {
     if (dtype == DTYPE_I8) return kv_i8_block_bytes(BLOCK_TOKENS, HEAD_DIM);
+    if (dtype == DTYPE_Q8_0) return kv_q8_0_block_bytes(BLOCK_TOKENS, HEAD_DIM);
     return (size_t)dtype_block_bytes(dtype) * BLOCK_TOKENS * HEAD_DIM;
 }
 
@@ -219,13 +222,15 @@ static void arena_init(struct arena *arena, struct gen *gen) {
 }
 
 /* Random bytes, scales that give scores around 1. */
-static void fill_kv_i8(uint8_t *kv, struct gen *gen) {
-    size_t bytes = kv_bytes(DTYPE_I8);
+static void fill_kv_bytes(uint8_t *kv, struct gen *gen, enum dtype dtype) {
+    const size_t bytes = kv_bytes(dtype), scales_off = kv_i8_scales_off(BLOCK_TOKENS, HEAD_DIM); /* of both types */
+    const size_t step = dtype == DTYPE_I8 ? sizeof(float) : sizeof(uint16_t);
     for (int b = 0; b < 2 * MAX_KEYS / BLOCK_TOKENS; b++, kv += bytes) {
         for (size_t i = 0; i < bytes; i++) kv[i] = (uint8_t)gen_u64(gen);
-        for (int t = 0; t < BLOCK_TOKENS; t++) {
+        for (size_t off = scales_off; off < bytes; off += step) {
             float scale = 0.001f * (float)gen_between(gen, 1, 4);
-            memcpy(kv + kv_i8_scales_off(BLOCK_TOKENS, HEAD_DIM) + 4 * t, &scale, sizeof scale);
+            uint16_t half = dtype_f32_to_f16(scale);
+            memcpy(kv + off, dtype == DTYPE_I8 ? (const void *)&scale : (const void *)&half, step);
         }
     }
 }
@@ -236,8 +241,8 @@ static void arena_fill(struct arena *arena, struct gen *gen, const struct check_
     /* What stays as it is however often an operation in place is applied: silu(20) * 1, and turns that keep lengths. */
     for (int i = 0; i < MAX_M * K; i++) arena->out[i] = 20.0f, arena->y[i] = 1.0f;
     for (int i = 0; i < HEAD_DIM; i++) arena->angles[i] = i % 2 ? 0.8f : 0.6f;
-    if (strncmp(row->op, "attention", 9) == 0 && row->dtype == DTYPE_I8)
-        fill_kv_i8(arena->kv, gen);
+    if (strncmp(row->op, "attention", 9) == 0 && (row->dtype == DTYPE_I8 || row->dtype == DTYPE_Q8_0))
+        fill_kv_bytes(arena->kv, gen, row->dtype);
     else if (strncmp(row->op, "attention", 9) == 0)
         gen_blocks(gen, GEN_NORMAL, row->dtype, arena->kv, 2 * MAX_KEYS * HEAD_DIM);
     if (strncmp(row->op, "gemm", 4) != 0) return;

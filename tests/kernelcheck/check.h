@@ -63,7 +63,7 @@ check_fn rows_check_add_spec, rows_check_add_same;
 check_fn rows_check_weights_spec, rows_check_weights_same;
 check_fn rows_check_rope_spec, rows_check_rope_same;
 check_fn state_check_kv_spec, state_check_kv_same;
-check_fn state_check_kv_i8_spec;
+check_fn state_check_kv_i8_spec, state_check_kv_q8_0_spec;
 check_fn state_check_hadamard_spec, state_check_hadamard_same;
 check_fn rows_check_exp_spec, rows_check_exp2_spec;
 check_fn fold_check_spec, fold_check_same;

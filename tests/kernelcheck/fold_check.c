@@ -4,12 +4,14 @@
 #include "base/mem.h"
 #include "kernelcheck/check.h"
 #include "kernels/kv_i8.h"
+#include "kernels/kv_q8_0.h"
 #include "kernels/scalar/quantize_i8_scalar.h"
 
 #define MAX_ROWS ATTENTION_MAX_ROWS
 #define MAX_DIM ATTENTION_MAX_HEAD_DIM
 #define MAX_KEYS 1536
 #define MAX_BLOCKS (MAX_KEYS / 16)
+#define MAX_PARTS (MAX_DIM / KV_Q8_0_DIMS)
 #define U 0x1p-24
 
 /* ---- one sequence ---- */
@@ -18,7 +20,7 @@ struct sequence {
     int head_dim, block_tokens, n_keys; /* slots from n_keys on hold NaN */
     uint8_t *k, *v;                     /* MAX_KEYS / block_tokens blocks each */
     float *k_values, *v_values;         /* [n_keys][head_dim] as stored, for double */
-    float *v_scales;                    /* [n_keys], int8 only */
+    float (*v_scales)[MAX_PARTS];       /* [n_keys], int8 (one part) and q8_0 only */
     int n_rows;
     float *q_values; /* [MAX_ROWS][head_dim] */
     const float *q[MAX_ROWS];
@@ -37,7 +39,7 @@ static void sequence_alloc(struct sequence *sequence) {
                                   .v = taken(n * 4),
                                   .k_values = taken(n * 4),
                                   .v_values = taken(n * 4),
-                                  .v_scales = taken(MAX_KEYS * 4),
+                                  .v_scales = taken(MAX_KEYS * MAX_PARTS * 4),
                                   .q_values = taken(MAX_ROWS * MAX_DIM * 4)};
 }
 
@@ -65,7 +67,26 @@ static float any_value(struct check *check, enum gen_kind kind) {
 
 static size_t block_bytes(const struct check *check, const struct sequence *sequence) {
     if (check->dtype == DTYPE_I8) return kv_i8_block_bytes(sequence->block_tokens, sequence->head_dim);
+    if (check->dtype == DTYPE_Q8_0) return kv_q8_0_block_bytes(sequence->block_tokens, sequence->head_dim);
     return (size_t)(sequence->block_tokens * sequence->head_dim) * (size_t)dtype_block_bytes(check->dtype);
+}
+
+static bool has_scales(const struct check *check) {
+    return check->dtype == DTYPE_I8 || check->dtype == DTYPE_Q8_0;
+}
+
+/* Dims that share a scale. */
+static int part_dims(const struct check *check, const struct sequence *sequence) {
+    return check->dtype == DTYPE_Q8_0 ? KV_Q8_0_DIMS : sequence->head_dim;
+}
+
+/* x as a part of K or V is stored; returns its scale. */
+static float kept_part(const struct check *check, const float *x, float *out, int n) {
+    int8_t q[MAX_DIM];
+    float scale = quantize_i8_scalar(x, q, n);
+    if (check->dtype == DTYPE_Q8_0) scale = dtype_f16_to_f32(dtype_f32_to_f16(scale));
+    for (int i = 0; i < n; i++) out[i] = (float)q[i] * scale;
+    return scale;
 }
 
 static void put_key(const struct check *check, const struct sequence *sequence, int key, const float *k,
@@ -74,13 +95,14 @@ static void put_key(const struct check *check, const struct sequence *sequence, 
     size_t off = block_bytes(check, sequence) * (size_t)(key / tokens);
     uint8_t *k_block = sequence->k + off, *v_block = sequence->v + off;
     float *k_kept = sequence->k_values + key * dim, *v_kept = sequence->v_values + key * dim;
-    if (check->dtype == DTYPE_I8) {
-        int8_t q[MAX_DIM];
-        check->scalar->kv_store_i8(k, v, k_block, v_block, slot, tokens, dim);
-        float k_scale = quantize_i8_scalar(k, q, dim);
-        for (int d = 0; d < dim; d++) k_kept[d] = (float)q[d] * k_scale;
-        sequence->v_scales[key] = quantize_i8_scalar(v, q, dim);
-        for (int d = 0; d < dim; d++) v_kept[d] = (float)q[d] * sequence->v_scales[key];
+    if (has_scales(check)) {
+        const struct kernel_table *scalar = check->scalar;
+        (check->dtype == DTYPE_I8 ? scalar->kv_store_i8 : scalar->kv_store_q8_0)(k, v, k_block, v_block, slot, tokens,
+                                                                                 dim);
+        for (int part = 0, d = 0, n = part_dims(check, sequence); d < dim; part++, d += n) {
+            kept_part(check, k + d, k_kept + d, n);
+            sequence->v_scales[key][part] = kept_part(check, v + d, v_kept + d, n);
+        }
         return;
     }
     for (int d = 0; d < dim; d++) {
@@ -125,7 +147,8 @@ static void sequence_fill(struct check *check, struct sequence *sequence, int n_
     static const enum gen_kind kinds[] = {GEN_NORMAL, GEN_NORMAL, GEN_MIXED, GEN_DENORMAL, GEN_ZERO,
                                           GEN_MAX,    GEN_SMALL,  GEN_HUGE,  GEN_SPARSE};
     bool is_plain = gen_below(&check->gen, 3) == 0;
-    sequence->head_dim = dims[gen_below(&check->gen, 11)];
+    do sequence->head_dim = dims[gen_below(&check->gen, 11)];
+    while (check->dtype == DTYPE_Q8_0 && sequence->head_dim % KV_Q8_0_DIMS);
     sequence->block_tokens = 16 << gen_below(&check->gen, 3);
     sequence->n_keys = n_keys;
     sequence->n_rows = gen_between(&check->gen, 1, MAX_ROWS);
@@ -157,6 +180,7 @@ static void guards_init(struct fold_guards *guards) {
 
 static attention_fold_fn *fold_of(const struct check *check, const struct kernel_table *table, bool is_rows) {
     if (check->dtype == DTYPE_I8) return is_rows ? table->attention_rows_i8 : table->attention_keys_i8;
+    if (check->dtype == DTYPE_Q8_0) return is_rows ? table->attention_rows_q8_0 : table->attention_keys_q8_0;
     if (check->dtype == DTYPE_F16) return is_rows ? table->attention_rows_f16 : table->attention_keys_f16;
     return is_rows ? table->attention_rows_f32 : table->attention_keys_f32;
 }
@@ -186,15 +210,19 @@ static void plain_fold(const struct check *check, attention_fold_fn *fold, const
 }
 
 /* As NaN in spoil_tail; its bytes are at an end of their range. */
-static void spoil_slot_i8(const struct sequence *sequence, int slot, uint8_t *k, uint8_t *v) {
-    int dim = sequence->head_dim, tokens = sequence->block_tokens;
-    size_t scale_off = kv_i8_scales_off(tokens, dim) + (size_t)slot * sizeof(float);
+static void spoil_bytes(const struct check *check, const struct sequence *sequence, int slot, uint8_t *k, uint8_t *v) {
+    int dim = sequence->head_dim, tokens = sequence->block_tokens, n = part_dims(check, sequence);
+    bool is_i8 = check->dtype == DTYPE_I8;
     for (int d = 0; d < dim; d++) {
         k[kv_i8_k_off(slot, d, tokens)] = 0xff;
         v[kv_i8_v_off(slot, d, dim)] = 0x80;
     }
-    memset(k + scale_off, 0xff, sizeof(float));
-    memset(v + scale_off, 0xff, sizeof(float));
+    for (int part = 0; part * n < dim; part++) {
+        size_t off = is_i8 ? kv_i8_scales_off(tokens, dim) + (size_t)slot * sizeof(float)
+                           : kv_q8_0_scale_off(slot, part, tokens, dim);
+        memset(k + off, 0xff, is_i8 ? sizeof(float) : sizeof(uint16_t));
+        memset(v + off, 0xff, is_i8 ? sizeof(float) : sizeof(uint16_t));
+    }
 }
 
 /* Slots of the last block from key_end on become NaN: no row of the call may see them. */
@@ -202,8 +230,8 @@ static void spoil_tail(const struct check *check, const struct sequence *sequenc
                        uint8_t *v) {
     int dim = sequence->head_dim, tokens = sequence->block_tokens;
     for (int slot = n_slots; slot < tokens; slot++) {
-        if (check->dtype == DTYPE_I8) {
-            spoil_slot_i8(sequence, slot, k, v);
+        if (has_scales(check)) {
+            spoil_bytes(check, sequence, slot, k, v);
             continue;
         }
         for (int d = 0; d < dim; d++) {
@@ -371,15 +399,17 @@ void fold_check_same(struct check *check) {
 
 /* ---- scalar against double ---- */
 
-/* What int8 weights may change in output dim d: half a step per key, the step a 255th of the tile's largest weight. */
-static double rounding_i8(const struct sequence *sequence, int first, int last, const double *weight, int d) {
+/* What weights of bytes may change in output dim d: half a step per key, the step a 255th of the tile's largest. */
+static double rounding_of(const struct check *check, const struct sequence *sequence, int first, int last,
+                          const double *weight, int d) {
+    int part = d / part_dims(check, sequence);
     double error = 0;
     for (int begin = first, end; begin <= last; begin = end) {
         double largest = 0, sum = 0;
         end = (begin / ATTENTION_TILE_KEYS + 1) * ATTENTION_TILE_KEYS;
         if (end > last + 1) end = last + 1;
         for (int key = begin; key < end; key++) {
-            double scale = (double)sequence->v_scales[key];
+            double scale = (double)sequence->v_scales[key][part];
             largest = fmax(largest, weight[key] * scale);
             if (scale > 0) sum += fabs((double)sequence->v_values[key * sequence->head_dim + d]) / scale;
         }
@@ -393,6 +423,9 @@ static double weight_error(const struct check *check, int dim, int n_keys, doubl
     int n_tiles = n_keys / ATTENTION_TILE_KEYS + 2;
     /* int8: integer dots, 8 roundings until the exponent; exp2_scalar at the weight and whenever the maximum moves. */
     if (check->dtype == DTYPE_I8) return U * (8 * magnitude + n_keys + 8 * n_tiles) + 1.1e-4 * (1 + n_tiles);
+    /* q8_0: and one rounding of each part's product of scales, one for each part that is added. */
+    if (check->dtype == DTYPE_Q8_0)
+        return U * ((8 + 1 + dim / KV_Q8_0_DIMS) * magnitude + n_keys + 8 * n_tiles) + 1.1e-4 * (1 + n_tiles);
     /* A score is off by dim roundings, its difference to the maximum by one, all of which exp turns into a relative
      * error; exp itself 4 U; then per key one fma and per tile and merge a factor. */
     return U * (magnitude * (2 * dim + 4) + 4 + n_keys + 8 * n_tiles + 8);
@@ -404,10 +437,12 @@ static void check_row_against_double(const struct check *check, const struct seq
     static double score[MAX_KEYS], weight[MAX_KEYS];
     int dim = sequence->head_dim, first = sequence->first_key[row], last = sequence->last_key[row];
     double max = -INFINITY, denom = 0, magnitude = 0, q[MAX_DIM];
-    int8_t rounded[MAX_DIM];
-    float q_scale = quantize_i8_scalar(sequence->q[row], rounded, dim);
-    for (int d = 0; d < dim; d++)
-        q[d] = check->dtype == DTYPE_I8 ? (double)q_scale * rounded[d] : (double)sequence->q[row][d];
+    for (int begin = 0, n = part_dims(check, sequence); begin < dim; begin += n) {
+        int8_t rounded[MAX_DIM];
+        float q_scale = quantize_i8_scalar(sequence->q[row] + begin, rounded, n);
+        for (int d = begin; d < begin + n; d++)
+            q[d] = has_scales(check) ? (double)q_scale * rounded[d - begin] : (double)sequence->q[row][d];
+    }
     for (int key = first; key <= last; key++) {
         double sum = 0, sum_abs = 0;
         for (int d = 0; d < dim; d++) {
@@ -429,7 +464,7 @@ static void check_row_against_double(const struct check *check, const struct seq
             sum += term, sum_abs += fabs(term);
         }
         double bound = 1.05 * rel * sum_abs + 1e-30;
-        if (check->dtype == DTYPE_I8) bound += (1 + 2 * rel) * rounding_i8(sequence, first, last, weight, d) / denom;
+        if (has_scales(check)) bound += (1 + 2 * rel) * rounding_of(check, sequence, first, last, weight, d) / denom;
         check_near(check, sum, out[d], bound, "output", d);
     }
 }

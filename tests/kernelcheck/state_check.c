@@ -4,6 +4,7 @@
 
 #include "kernelcheck/check.h"
 #include "kernels/kv_i8.h"
+#include "kernels/kv_q8_0.h"
 #include "kernels/scalar/exp_scalar.h"
 
 #define MAX_ROWS ATTENTION_MAX_ROWS
@@ -140,6 +141,7 @@ static kv_store_fn *store_of(const struct check *check, const struct kernel_tabl
     switch (check->dtype) {
     case DTYPE_F16: return table->kv_store_f16;
     case DTYPE_I8: return table->kv_store_i8;
+    case DTYPE_Q8_0: return table->kv_store_q8_0;
     default: return table->kv_store_f32;
     }
 }
@@ -232,14 +234,65 @@ void state_check_kv_i8_spec(struct check *check) {
         }
 }
 
+/* As check_vector_i8, with a scale of its own for each part, and that rounded to f16. */
+static void check_vector_q8_0(const struct check *check, const float *x, const int *q, const float *scales, int n) {
+    for (int part = 0; part * KV_Q8_0_DIMS < n; part++, x += KV_Q8_0_DIMS, q += KV_Q8_0_DIMS) {
+        float amax = largest_of(x, KV_Q8_0_DIMS), exact = amax / 127.0f, scale = scales[part];
+        int q_max = 0;
+        if (scale != dtype_f16_to_f32(dtype_f32_to_f16(exact)))
+            check_fail(check, "scale of part %d is %a, largest value %a", part, (double)scale, (double)amax);
+        double bound = 0.50002 * (double)exact + 127 * fabs((double)scale - (double)exact);
+        for (int d = 0; d < KV_Q8_0_DIMS; d++) {
+            if (amax > 0x1p-100f) check_near(check, (double)x[d], (float)q[d] * scale, bound, "value", d);
+            if (abs(q[d]) > q_max) q_max = abs(q[d]);
+        }
+        if (amax > 0x1p-100f ? q_max != 127 : q_max > 127) check_fail(check, "largest byte is %d", q_max);
+    }
+}
+
+void state_check_kv_q8_0_spec(struct check *check) {
+    static float k[MAX_DIM], v[MAX_DIM];
+    static _Alignas(64) uint8_t k_block[64 * (MAX_DIM + MAX_DIM / 16)];
+    static _Alignas(64) int8_t v_block[64 * (MAX_DIM + MAX_DIM / 16)];
+    for (int block_tokens = 16; block_tokens <= 64; block_tokens *= 2)
+        for (int slot = 0; slot < block_tokens; slot++) {
+            int head_dim = KV_Q8_0_DIMS * gen_between(&check->gen, 1, 8), q[2][MAX_DIM];
+            float scales[2][MAX_DIM / KV_Q8_0_DIMS];
+            for (int part = 0; part < head_dim / KV_Q8_0_DIMS; part++) {
+                random_i8(check, k + part * KV_Q8_0_DIMS, KV_Q8_0_DIMS);
+                random_i8(check, v + part * KV_Q8_0_DIMS, KV_Q8_0_DIMS);
+            }
+            check->scalar->kv_store_q8_0(k, v, k_block, v_block, slot, block_tokens, head_dim);
+            for (int part = 0; part < head_dim / KV_Q8_0_DIMS; part++) {
+                size_t off = kv_q8_0_scale_off(slot, part, block_tokens, head_dim);
+                uint16_t halves[2];
+                memcpy(&halves[0], k_block + off, sizeof halves[0]);
+                memcpy(&halves[1], v_block + off, sizeof halves[1]);
+                for (int i = 0; i < 2; i++) scales[i][part] = dtype_f16_to_f32(halves[i]);
+            }
+            for (int d = 0; d < head_dim; d++) {
+                q[0][d] = k_block[(d / 4 * block_tokens + slot) * 4 + d % 4] - 128;
+                q[1][d] = v_block[(slot / 4 * head_dim + d) * 4 + slot % 4];
+            }
+            check_vector_q8_0(check, k, q[0], scales[0], head_dim);
+            check_vector_q8_0(check, v, q[1], scales[1], head_dim);
+            ++*check->n_cases;
+        }
+}
+
+static size_t kv_bytes(const struct check *check, int block_tokens, int head_dim) {
+    if (check->dtype == DTYPE_I8) return kv_i8_block_bytes(block_tokens, head_dim);
+    if (check->dtype == DTYPE_Q8_0) return kv_q8_0_block_bytes(block_tokens, head_dim);
+    return (size_t)(block_tokens * head_dim) * item_bytes(check);
+}
+
 static void kv_call(struct check *check, const struct guard guards[4], int slot, int block_tokens, int head_dim) {
     static float k[MAX_DIM], v[MAX_DIM];
     static _Alignas(64) uint8_t want_k[64 * MAX_DIM * 4], want_v[64 * MAX_DIM * 4];
-    size_t n_bytes = (size_t)(block_tokens * head_dim) * item_bytes(check), in_bytes = (size_t)head_dim * sizeof *k;
-    bool is_i8 = check->dtype == DTYPE_I8;
-    if (is_i8) n_bytes = kv_i8_block_bytes(block_tokens, head_dim);
-    (is_i8 ? random_i8 : random_kv)(check, k, head_dim);
-    (is_i8 ? random_i8 : random_kv)(check, v, head_dim);
+    size_t n_bytes = kv_bytes(check, block_tokens, head_dim), in_bytes = (size_t)head_dim * sizeof *k;
+    bool has_bytes = check->dtype == DTYPE_I8 || check->dtype == DTYPE_Q8_0;
+    (has_bytes ? random_i8 : random_kv)(check, k, head_dim);
+    (has_bytes ? random_i8 : random_kv)(check, v, head_dim);
     guard_paint(want_k, n_bytes);
     guard_paint(want_v, n_bytes);
     store_of(check, check->scalar)(k, v, want_k, want_v, slot, block_tokens, head_dim);
@@ -258,7 +311,8 @@ static void kv_call(struct check *check, const struct guard guards[4], int slot,
 void state_check_kv_same(struct check *check) {
     struct guard guards[4];
     for (int i = 0; i < 4; i++) guard_init(&guards[i], 64 * MAX_DIM * sizeof(float));
-    for (int head_dim = 16; head_dim <= MAX_DIM; head_dim += 16)
+    const int step = check->dtype == DTYPE_Q8_0 ? KV_Q8_0_DIMS : 16;
+    for (int head_dim = step; head_dim <= MAX_DIM; head_dim += step)
         for (int block_tokens = 16; block_tokens <= 64; block_tokens *= 2)
             for (int slot = 0; slot < block_tokens; slot += check->is_slow ? 5 : 1)
                 kv_call(check, guards, slot, block_tokens, head_dim);

@@ -3,5 +3,5 @@
 
 void attention_rows_i8_scalar(const struct attention_rows *rows, const struct attention_keys *keys, int key_begin,
                               int key_end, struct attention_state *state) {
-    attention_i8_scalar(rows, keys, key_begin, key_end, state);
+    attention_i8_scalar(false, rows, keys, key_begin, key_end, state);
 }

@@ -1,5 +1,6 @@
-/* attention_i8_avx2: exactness rule 10 for 1 to 16 rows, in two forms with equal bits: attention_rows_i8_avx2.c has
- * query rows in lanes, attention_keys_i8_avx2.c keys for the scores and dims for the outputs.
+/* attention_i8_avx2: exactness rules 10 (int8) and 11 (q8_0) for 1 to 16 rows, in two forms with equal bits:
+ * attention_rows_i8_avx2.h has query rows in lanes, attention_keys_i8_avx2.h keys for the scores and dims for the
+ * outputs.
  *
  * Without a dot of bytes that cannot saturate, products are of int16: a quad of bytes becomes two pairs, (0, 2) and
  * (1, 3), which shifts can make. Whatever meets them is paired likewise. */
@@ -28,12 +29,13 @@ ATTENTION_I8_AVX2_INLINE void attention_i8_avx2_prefetch(const void *src, uintpt
 }
 
 /* Prefetches the call's first tile, which no tile before it does. */
-static inline void attention_i8_avx2_fetch(const struct attention_rows *rows, const struct attention_keys *keys,
-                                           int key_begin, int first, int last) {
+ATTENTION_I8_AVX2_INLINE void attention_i8_avx2_fetch(bool is_q8_0, const struct attention_rows *rows,
+                                                      const struct attention_keys *keys, int key_begin, int first,
+                                                      int last) {
     const int key = first > key_begin ? first / ATTENTION_TILE_KEYS * ATTENTION_TILE_KEYS : key_begin;
     const int group_bytes = ATTENTION_I8_GROUP * keys->head_dim;
     struct attention_i8_tile tile;
-    if (key > last || !attention_i8_tile_at(rows, keys, key_begin, key, first, last, &tile)) return;
+    if (key > last || !attention_i8_tile_at(is_q8_0, rows, keys, key_begin, key, first, last, &tile)) return;
     for (int g = tile.begin / ATTENTION_I8_GROUP; g * ATTENTION_I8_GROUP < tile.end; g++) {
         attention_i8_avx2_prefetch(tile.k_scales[g], 0);
         attention_i8_avx2_prefetch(tile.v_scales[g], 0);
@@ -73,6 +75,34 @@ ATTENTION_I8_AVX2_INLINE void attention_i8_avx2_dot(__m256i *acc, __m256i a, __m
 /* Each four int16 in the order of the pairs. */
 ATTENTION_I8_AVX2_INLINE __m256i attention_i8_avx2_paired(__m256i x) {
     return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(x, 0xd8), 0xd8);
+}
+
+/* The scales of q8_0 in a tile, as floats; of V +0 where no row sees the key. */
+struct attention_i8_avx2_scales {
+    _Alignas(32) float k[ATTENTION_MAX_HEAD_DIM / KV_Q8_0_DIMS][ATTENTION_TILE_KEYS];
+    _Alignas(32) float v[ATTENTION_MAX_HEAD_DIM / KV_Q8_0_DIMS][ATTENTION_TILE_KEYS];
+};
+
+/* Takes those of the seen groups, and prefetches those of the next tile. */
+static inline void attention_i8_avx2_take_scales(const struct attention_keys *keys,
+                                                 const struct attention_i8_tile *tile,
+                                                 struct attention_i8_avx2_scales *out) {
+    const int n_parts = keys->head_dim / KV_Q8_0_DIMS;
+    for (int t = tile->begin / ATTENTION_I8_GROUP * ATTENTION_I8_GROUP; t < tile->end; t += 8) {
+        const int g = t / ATTENTION_I8_GROUP;
+        const size_t step = (size_t)keys->block_tokens;
+        const uint16_t *k = (const uint16_t *)tile->k_scales[g] + t % ATTENTION_I8_GROUP;
+        const uint16_t *v = (const uint16_t *)tile->v_scales[g] + t % ATTENTION_I8_GROUP;
+        __m256i unseen = _mm256_or_si256(lanes_avx2_first(tile->begin - t),
+                                         _mm256_xor_si256(lanes_avx2_first(tile->end - t), _mm256_set1_epi32(-1)));
+        for (int part = 0; part < n_parts; part++, k += step, v += step) {
+            attention_i8_avx2_prefetch(k, tile->k_ahead[g]);
+            attention_i8_avx2_prefetch(v, tile->v_ahead[g]);
+            __m256 v_scales = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)v));
+            _mm256_store_ps(out->k[part] + t, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)k)));
+            _mm256_store_ps(out->v[part] + t, _mm256_andnot_ps(_mm256_castsi256_ps(unseen), v_scales));
+        }
+    }
 }
 
 /* One row's q as the call quantizes it, paired. Returns its scale; a dot starts with *out_start. */

@@ -36,7 +36,8 @@ ALWAYS_INLINE __m512 score_group(struct fold *fold, int g, bool is_whole, __m512
     }
 #pragma GCC unroll 16
     for (int j = 0; j < LANES; j++) {
-        __m512 s = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[j]), _mm512_set1_ps(fold->tile.k_scales[g][j]));
+        __m512 s =
+            _mm512_mul_ps(_mm512_cvtepi32_ps(acc[j]), _mm512_set1_ps(((const float *)fold->tile.k_scales[g])[j]));
         __mmask16 mask = is_whole ? 0xffff : seen_by(fold, LANES * g + j);
         max = _mm512_mask_max_ps(max, mask, max, s);
         _mm512_store_ps(fold->s[LANES * g + j], s);
@@ -58,7 +59,7 @@ ALWAYS_INLINE __m512 weigh(struct fold *fold, bool is_whole, __m512 max, __m512 
             if (!is_whole && (LANES * g >= tile->end || LANES * g + LANES <= tile->begin)) mask = 0;
             __m512 x = _mm512_mul_ps(_mm512_sub_ps(_mm512_load_ps(s), max), log2_d);
             p[g] = _mm512_maskz_mov_ps(mask, exp2_avx512vnni(x));
-            __m512 w = _mm512_maskz_mul_ps(mask, p[g], _mm512_set1_ps(tile->v_scales[g][i]));
+            __m512 w = _mm512_maskz_mul_ps(mask, p[g], _mm512_set1_ps(((const float *)tile->v_scales[g])[i]));
             largest = _mm512_max_ps(largest, w);
             _mm512_store_ps(s, w);
         }
@@ -154,7 +155,7 @@ void attention_rows_i8_avx512vnni(const struct attention_rows *rows, const struc
     start(&fold, rows, keys);
     attention_i8_tile_range(rows, key_end, &first, &last);
     for (int key = key_begin; key <= last; key += TILE_KEYS) {
-        if (!attention_i8_tile_at(rows, keys, key_begin, key, first, last, &fold.tile)) continue;
+        if (!attention_i8_tile_at(false, rows, keys, key_begin, key, first, last, &fold.tile)) continue;
         if (fold.tile.is_whole)
             fold_tile(&fold, true);
         else

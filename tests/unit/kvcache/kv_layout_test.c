@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "kernels/kv_i8.h"
+#include "kernels/kv_q8_0.h"
 #include "support/test.h"
 
 static struct kv_layout make(enum dtype dtype, int n_layers, int n_kv_heads, int head_dim, int block_tokens,
@@ -34,6 +35,13 @@ static void sizes_are_those_of_the_numbers(void **state) {
     assert_int_equal(kv_layout_token_bytes(&i8), 30 * 3 * 2 * (64 + 4));
     assert_int_equal(i8.head_bytes / 2, kv_i8_block_bytes(16, 64));
     assert_int_equal(kv_layout_vector_bytes(DTYPE_I8, 64), 68);
+    struct kv_layout q8_0 = make(DTYPE_Q8_0, 30, 3, 64, 16, 100);
+    assert_int_equal(q8_0.head_bytes, 2 * 16 * (64 + 2 * 2)); /* an f16 scale per token and 32 dims */
+    assert_int_equal(kv_layout_token_bytes(&q8_0), 30 * 3 * 2 * 68);
+    for (int head_dim = 32; head_dim <= 256; head_dim += 32) {
+        assert_int_equal(kv_layout_vector_bytes(DTYPE_Q8_0, head_dim), head_dim / 32 * 34);
+        assert_int_equal(kv_q8_0_block_bytes(16, head_dim), 16 * head_dim / 32 * 34);
+    }
     assert_int_equal(kv_layout_vector_bytes(DTYPE_F16, 64), 128);
     assert_true(f32.dtype == DTYPE_F32 && f32.n_layers == 30 && f32.n_kv_heads == 3 && f32.head_dim == 64 &&
                 f32.block_tokens == 64 && f32.n_blocks == 25);
@@ -55,11 +63,11 @@ static void mark(uint8_t *owners, size_t off, size_t n_bytes, size_t pool_bytes)
 
 static void every_byte_belongs_to_one_place(void **state) {
     (void)state;
-    static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_F32, DTYPE_I8};
-    static const size_t vector_bytes[] = {48 * 2, 48 * 4, 48 + 4};
-    for (int d = 0; d < 3; d++) {
+    static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_F32, DTYPE_I8, DTYPE_Q8_0};
+    static const size_t vector_bytes[] = {96 * 2, 96 * 4, 96 + 4, 96 + 3 * 2};
+    for (int d = 0; d < 4; d++) {
         for (int block_tokens = 16; block_tokens <= 64; block_tokens *= 2) {
-            struct kv_layout layout = make(dtypes[d], 3, 2, 48, block_tokens, 5);
+            struct kv_layout layout = make(dtypes[d], 3, 2, 96, block_tokens, 5);
             size_t part_bytes = vector_bytes[d] * (size_t)block_tokens;
             uint8_t *owners = mem_alloc(layout.pool_bytes);
             assert_non_null(owners);
@@ -117,7 +125,9 @@ static void what_cannot_be_laid_out_is_refused(void **state) {
         enum status status;
         const char *word;
     } cases[] = {
-        {DTYPE_Q8_0, 1, 1, 64, 16, 1, STATUS_INVALID, "Q8_0"},
+        {DTYPE_Q8_1, 1, 1, 64, 16, 1, STATUS_INVALID, "Q8_1"},
+        {DTYPE_Q8_0, 1, 1, 48, 16, 1, STATUS_INVALID, "head size 48 is no multiple of 32"},
+        {DTYPE_Q8_0, 1, 1, 80, 16, 1, STATUS_INVALID, "int8"},
         {DTYPE_BF16, 1, 1, 64, 16, 1, STATUS_INVALID, "BF16"},
         {DTYPE_F16, 1, 1, 64, 0, 1, STATUS_INVALID, "block of 0"},
         {DTYPE_F16, 1, 1, 64, 8, 1, STATUS_INVALID, "block of 8"},

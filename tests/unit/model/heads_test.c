@@ -44,8 +44,9 @@ static void shared_heads_compute_as_own_ones(void **state) {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct model_file_heads written = shapes[i];
         written.repeats = written.n_heads / written.n_kv_heads;
-        for (int kind = 0; kind < (i < 2 ? 2 : 1); kind++) {
-            enum dtype kv_dtype = kind ? DTYPE_I8 : DTYPE_F32;
+        for (int kind = 0; kind < (i < 2 ? 3 : 1); kind++) {
+            static const enum dtype kv_dtypes[] = {DTYPE_F32, DTYPE_I8, DTYPE_Q8_0};
+            enum dtype kv_dtype = kv_dtypes[kind];
             enum activation_form activations = kind ? ACTIVATIONS_INT8 : ACTIVATIONS_F32;
             run(&shapes[i], kv_dtype, activations, shared);
             run(&written, kv_dtype, activations, own);

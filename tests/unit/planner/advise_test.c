@@ -27,11 +27,14 @@ static void query_heads_give_the_wrong_figure(void **state) {
     assert_true(advise_token_bytes(&sizes, DTYPE_F16) == 2 * 576 * 2);
 }
 
-/* int8 has a scale per K and V of a head. */
-static void int8_counts_its_scales(void **state) {
+/* int8 has a float per K and V of a head, q8_0 a half per 32 numbers. */
+static void scales_are_counted(void **state) {
     (void)state;
     read("layers=30,kv_heads=3,head_dim=64");
     assert_true(advise_token_bytes(&sizes, DTYPE_I8) == 30 * 3 * 2 * (64 + 4));
+    assert_true(advise_token_bytes(&sizes, DTYPE_Q8_0) == 30 * 3 * 2 * 2 * 34);
+    read("layers=2,heads=16,latent=576");
+    assert_true(advise_token_bytes(&sizes, DTYPE_Q8_0) == 2 * 576 / 32 * 34);
 }
 
 static void windows_end_the_growth(void **state) {
@@ -103,7 +106,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sketch_of_everybody_gives_its_bytes),
         cmocka_unit_test(query_heads_give_the_wrong_figure),
-        cmocka_unit_test(int8_counts_its_scales),
+        cmocka_unit_test(scales_are_counted),
         cmocka_unit_test(windows_end_the_growth),
         cmocka_unit_test(sessions_share_what_weights_leave),
         cmocka_unit_test(the_two_terms_are_those_that_are_counted),
