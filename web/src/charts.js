@@ -8,6 +8,7 @@ const FONT = "12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-ser
 const HEIGHT = 150;
 const TABLE_ROWS = 8;
 const HIT_SPAN = 30; // samples
+const WHOLE = [1, 2, 5].flatMap((n) => [n, n * 10, n * 100, n * 1e3, n * 1e4, n * 1e5]).sort((a, b) => a - b); // steps of counts
 
 function hitRate(samples, i) {
   let asked = 0, found = 0;
@@ -69,7 +70,7 @@ function options(chart, width) {
   return {
     width, height: HEIGHT, legend: { show: false }, cursor: { y: false, points: { size: 6 } }, padding: [8, 6, 0, 0],
     scales: { y: chart.isLog ? { distr: 3, range: decades } : { range: (_, min, max) => [0, limit || Math.max(max * 1.1, 1)] } },
-    axes: [axis(0, clock), { ...axis(1, chart.write), ...(chart.isLog ? { splits: tensBetween, filter: (_, splits) => splits } : {}) }],
+    axes: [axis(0, clock), { ...axis(1, chart.write), ...(chart.write === count ? { incrs: WHOLE } : {}), ...(chart.isLog ? { splits: tensBetween, filter: (_, splits) => splits } : {}) }],
     series: [{}, ...chart.series.map((line) => ({
       stroke: () => color(line.hue), width: 2, dash: dashes[line.dash], spanGaps: false, points: { show: false },
     }))],
