@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # llama.cpp and its fork come as source inside their Python packages. What differs between the instruction sets: the
 # second build reuses all objects of the first but the CPU backend's.
 CPP_PEERS = {
-    "llama.cpp": ("llama-cpp-python==0.3.36", ["llama-bench", "llama-batched-bench", "llama-server"],
+    "llama.cpp": ("llama-cpp-python==0.3.36", ["llama-bench", "llama-batched-bench"],
                   ["-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_SERVER=ON"]),
     "ik_llama.cpp": ("ik-llama-cpp-python==0.1.5", ["llama-bench"],
                      ["-DLLAMA_BUILD_EXAMPLES=ON", "-DLLAMA_BUILD_SERVER=OFF"]),
@@ -115,9 +115,10 @@ def fetch_source(name, package, folder):
         file.write(version + "\n")
 
 
-def build_cpp(name, isa):
-    """{program: path} of a C++ peer for an instruction set, built if it is not there yet."""
+def build_cpp(name, isa, wanted=None):
+    """{program: path} of a C++ peer for an instruction set, built if it is not there yet. wanted: other programs of it."""
     package, programs, settings = CPP_PEERS[name]
+    programs = wanted or programs
     home = cache_dir("peers", name)
     paths = {program: os.path.join(home, f"{program}-{isa}") for program in programs}
     if all(os.access(path, os.X_OK) for path in paths.values()):

@@ -16,7 +16,10 @@
 
 enum status api_history_init(struct api_history *history) {
     *history = (struct api_history){.records = mem_alloc_array(API_HISTORY_MAX, sizeof *history->records)};
-    return history->records ? STATUS_OK : STATUS_NOMEM;
+    if (!history->records) return STATUS_NOMEM;
+    /* Written once, so that a server's memory does not grow with its first requests. */
+    memset(history->records, 0, API_HISTORY_MAX * sizeof *history->records);
+    return STATUS_OK;
 }
 
 void api_history_deinit(struct api_history *history) {
