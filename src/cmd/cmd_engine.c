@@ -12,6 +12,7 @@
 #include "weights/gguf_check.h"
 
 #define KV_OPTION "--kv-cache-dtype"
+#define USUAL_TOKENS 512 /* of a request: all that run at a time should find room for so many */
 #define DEFAULT_MAX_CONTEXT 8192
 #define MAX_IDENTITY_BYTES 65536
 #define MAX_STEP_MS 1e6
@@ -97,6 +98,7 @@ static enum status size_pool(struct cmd_engine *opened, const struct options *op
                                        .max_context = out->max_context,
                                        .max_sequences = needs->n_full ? needs->n_full : out->max_sequences,
                                        .max_running = out->max_sequences,
+                                       .usual_tokens = needs->n_full ? USUAL_TOKENS : 0,
                                        .max_chunk = out->max_chunk,
                                        .max_rows = out->max_chunk + out->max_sequences,
                                        .max_logit_rows = out->max_logit_rows,

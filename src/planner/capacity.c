@@ -201,6 +201,15 @@ static double blocks_of(const struct capacity_request *request, int n_tokens) {
     return (double)((n_tokens + request->block_tokens - 1) / request->block_tokens) + 1;
 }
 
+/* The operator's bytes are used up; what he does not need as contexts is cache. */
+static double most_blocks(const struct capacity_request *request) {
+    double all = INT_MAX / request->block_tokens;
+    int usual = request->usual_tokens < request->max_context ? request->usual_tokens : request->max_context;
+    if (request->kv_bytes) return all;
+    double full = blocks_of(request, request->max_context) * request->max_sequences;
+    return fmin(fmax(full, blocks_of(request, usual) * request->max_running), all);
+}
+
 int capacity_max_context(const struct capacity_limits *limits, const struct capacity_request *request,
                          const struct model_config *config, int n_vocab) {
     struct capacity found = {.limits = *limits, .request = *request};
@@ -221,9 +230,8 @@ enum status capacity_plan(struct capacity *out, const struct capacity_limits *li
     enum status status = find_groups(&groups, request, config, note);
     if (status) return status;
     double context_blocks = blocks_of(request, request->max_context);
-    double most_blocks = fmin(context_blocks * request->max_sequences, (double)(INT_MAX / request->block_tokens));
     double left = plan_left(out, config, n_vocab);
-    double n_blocks = blocks_within(request, &groups, left, most_blocks);
+    double n_blocks = blocks_within(request, &groups, left, most_blocks(request));
     if (n_blocks < context_blocks) return too_small(out, pool_bytes(request, &groups, context_blocks), left, note);
     out->kv_tokens = (int)n_blocks * request->block_tokens;
     out->kv_bytes = (size_t)pool_bytes(request, &groups, n_blocks);

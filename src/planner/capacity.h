@@ -29,6 +29,7 @@ struct capacity_request {
     int block_tokens;
     int max_context, max_sequences;
     int max_running;              /* at a time; max_sequences are those whose whole contexts fit */
+    int usual_tokens;             /* of each of max_running, which fit too; 0: only the whole contexts count */
     int max_chunk;                /* prompt tokens of a step */
     int max_rows, max_logit_rows; /* of a step */
     size_t kv_bytes;              /* as told by the operator; 0: to be found */
@@ -46,7 +47,8 @@ struct capacity {
  * that as much again stays findable. */
 int capacity_windowed_blocks(int window, int n_blocks, int max_running, int max_chunk, int block_tokens);
 
-/* The pool: all that max_sequences full contexts can need, or what memory leaves.
+/* The pool: all that max_sequences full contexts or max_running usual requests can need, or what memory leaves; the
+ * operator's kv_bytes, if he gives them.
  * n_vocab: config may not know it yet. Errors: STATUS_LIMIT when not even one full context fits, with the numbers;
  * those of kv_layers_init and kv_layout_init. */
 WARN_UNUSED enum status capacity_plan(struct capacity *out, const struct capacity_limits *limits,

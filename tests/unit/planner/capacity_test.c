@@ -132,6 +132,23 @@ static void plenty_gives_every_context_its_room(void **state) {
     assert_true(capacity.kv_bytes == (size_t)capacity.kv_tokens * TOKEN_BYTES);
 }
 
+/* Few long requests or many usual ones, whichever is more. */
+static void all_that_run_find_room_for_usual_requests(void **state) {
+    (void)state;
+    struct capacity_request request = request_of();
+    struct capacity capacity;
+    request.usual_tokens = 512;
+    request.max_running = 64;
+    assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_OK);
+    assert_int_equal(capacity.kv_tokens, 64 * (512 + 16));
+    request.max_context = 256;
+    assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_OK);
+    assert_int_equal(capacity.kv_tokens, 64 * (256 + 16));
+    request.max_context = 16384;
+    assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_OK);
+    assert_int_equal(capacity.kv_tokens, 4 * (16384 + 16));
+}
+
 /* Between large blocks the pool has gaps. */
 static void the_pool_is_counted_as_it_lies(void **state) {
     (void)state;
@@ -195,6 +212,9 @@ static void the_operator_is_obeyed(void **state) {
     request.kv_bytes = 2048 * TOKEN_BYTES;
     assert_int_equal(plan(&capacity, MIB, &request), STATUS_OK);
     assert_int_equal(capacity.kv_tokens, 2048);
+    request.kv_bytes = 20000 * TOKEN_BYTES; /* more than all contexts: cache */
+    assert_int_equal(plan(&capacity, MIB, &request), STATUS_OK);
+    assert_int_equal(capacity.kv_tokens, 20000);
     request.kv_bytes = 1024 * TOKEN_BYTES;
     assert_int_equal(plan(&capacity, 10000 * MIB, &request), STATUS_LIMIT);
     assert_non_null(strstr(note.text, "--kv-cache-memory-bytes: 2097152"));
@@ -246,6 +266,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_group_of_version_1_is_the_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(garbage_is_no_limit, set_up, tear_down),
         cmocka_unit_test(plenty_gives_every_context_its_room),
+        cmocka_unit_test(all_that_run_find_room_for_usual_requests),
         cmocka_unit_test(the_pool_is_counted_as_it_lies),
         cmocka_unit_test(windows_take_less_of_the_pool),
         cmocka_unit_test(little_gives_what_is_left),
