@@ -214,10 +214,11 @@ async function theKeyboardIsEnough() {
   await page.selectOption("#span", "300");
   await page.locator("#row-labels button").first().focus();
   await page.keyboard.press("ArrowDown");
+  const second = page.locator("#row-labels button").nth(1), before = await second.getAttribute("aria-pressed");
   await page.keyboard.press("Enter");
   await page.waitForTimeout(1500); // two rounds: the focus must stay where it is
   assert.equal(await page.evaluate(() => document.activeElement === document.querySelectorAll("#row-labels button")[1]), true);
-  assert.equal(await page.locator("#row-labels button").nth(1).getAttribute("aria-pressed"), "true");
+  assert.equal(await second.getAttribute("aria-pressed"), String(before === "false")); // an earlier test may have chosen it
   await page.locator("#tab-machine").focus();
   await page.keyboard.press("Enter");
   assert.ok(await page.locator("#screen-machine").isVisible());

@@ -8,9 +8,10 @@
 #include "bench/svg.h"
 
 #define WIDTH 780
-#define ROW_HEIGHT 52
+#define ROW_HEIGHT 56
 #define SWEEP_HEIGHT 400
-#define LEGEND_HEIGHT 96
+#define LEGEND_HEIGHT 104
+#define MIN_MS 0.5 /* several tokens of one event are no time apart */
 #define MAX_FIGURE_BYTES 200000
 #define MAX_SENTENCE_BYTES 1000
 
@@ -40,7 +41,7 @@ static void draw_spread(struct svg *svg, const char *name, const struct load_spr
     svg_text(svg, "k-t", svg->left, y + 16, "start", "%s", name);
     svg_text(svg, "k-d k-wide", svg->right, y + 16, "end", "%s, at most %s", svg_ms(spread->p50, half),
              svg_ms(spread->max, most));
-    double line = y + 34, p50 = svg_x(svg, spread->p50), p95 = svg_x(svg, spread->p95), p99 = svg_x(svg, spread->p99);
+    double line = y + 38, p50 = svg_x(svg, spread->p50), p95 = svg_x(svg, spread->p95), p99 = svg_x(svg, spread->p99);
     svg_rule(svg, "k-axis", p99, line, svg_x(svg, spread->max), line);
     svg_rect(svg, "k-bar k-cold", p50, line - 5, fmax(p95 - p50, 3), 10);
     svg_rect(svg, "k-bar k-shared", p95, line - 3, fmax(p99 - p95, 3), 6);
@@ -55,7 +56,7 @@ static void add_spreads(struct report_page *page, const struct load_rows *rows, 
         if (!has_spread(&rows->of[i], is_gap)) continue;
         const struct load_spread *spread = spread_of(&rows->of[i], is_gap);
         n++;
-        least = fmin(least, fmax(spread->p50, 0.01));
+        least = fmin(least, fmax(spread->p50, MIN_MS));
         most = fmax(most, spread->max);
     }
     if (n == 0) return;

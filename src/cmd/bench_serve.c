@@ -16,8 +16,9 @@
 #include "cmd/cmd.h"
 
 #define TIMEOUT_MS 600000
-#define GAP_MS 50.0 /* what a reader should wait for a token at most: serve's own --target-itl-ms */
+#define GAP_MS 60.0 /* what a reader should wait for a token at most: serve's own --target-itl-ms and a fifth */
 #define SWEEP_CLIENTS 16
+#define MAX_CLIENTS 64
 #define MAX_VALUES 6
 #define MAX_ADVICE_BYTES 600
 
@@ -147,7 +148,7 @@ static enum status run_varied(struct serve_bench *bench, enum load_group group, 
     struct bench_server server;
     struct load_target target;
     struct trace trace = {0};
-    struct trace_request requests[2 * SWEEP_CLIENTS];
+    struct trace_request requests[2 * MAX_CLIENTS];
     char number[24], name[60];
     struct bench_server_extra extra = {{load_rows_option(group), number}, 2};
     bool has_whales = group == LOAD_GROUP_CHUNK;
@@ -158,10 +159,11 @@ static enum status run_varied(struct serve_bench *bench, enum load_group group, 
     struct load_target_wishes wishes = {.url = server.url};
     status = load_target_find(&target, &wishes, &bench->note);
     if (!status && has_whales) status = workload_make(&trace, WORKLOAD_interference, target.max_context, &bench->note);
-    struct trace alike = many_alike(requests, 2 * SWEEP_CLIENTS);
+    int n_clients = group == LOAD_GROUP_AT_ONCE ? (int)value : SWEEP_CLIENTS; /* more would be refused */
+    struct trace alike = many_alike(requests, 2 * n_clients);
     if (!status)
         status = run_trace(bench, &(struct serve_run){&target, has_whales ? &trace : &alike, name,
-                                                      has_whales ? 0 : SWEEP_CLIENTS, group, (double)value});
+                                                      has_whales ? 0 : n_clients, group, (double)value});
     trace_deinit(&trace);
     bench_server_stop(&server);
     return status;

@@ -40,6 +40,7 @@ static void gather(struct arguments *arguments, const char *model, const struct 
     add(arguments, "serve", model);
     add(arguments, "--port", "0");
     add(arguments, "--no-access-log", NULL);
+    add(arguments, "--log-level", "error"); /* that it is under load is known */
     add(arguments, "--kv-cache-dtype", options->kv_cache_dtype);
     add(arguments, "--activations", options->activations);
     if (options->isa) add(arguments, "--isa", options->isa);
