@@ -8,7 +8,8 @@ const WORDS = ("harbour lantern window garden river stone paper winter engine me
   "bridge forest letter morning copper island story basket mirror valley").split(" ");
 const WHALE_TOKENS = 3000, STORM = 8, STORM_TOKENS = 300;
 const TOKENS_PER_WORD = 1.25;
-const READER_TOKENS = 700, READER_HEAD_START_MS = 1500;
+const READER_TOKENS = 700, READER_HEAD_START = 60; // tokens
+const LOOK_MS = 50, MAX_LOOKS = 1200;
 const MAX_RESULTS = 5;
 const STOPPED_MS = 1500;
 
@@ -24,10 +25,17 @@ function whaleTokens() {
   return Math.min(WHALE_TOKENS, Math.round(0.4 * (store.server?.max_context || 2048)));
 }
 
+async function until(condition) {
+  for (let i = 0; i < MAX_LOOKS && !condition(); i++) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+}
+
+// A stream that has begun, and has most of its tokens still to come: it must not end before what is sent beside it.
 async function withReader() {
-  if (reader.isOpen) return;
-  send(by("prompt").value || "Tell me a story.", Math.min(READER_TOKENS, Math.round(0.3 * (store.server?.max_context || 2048))), true);
-  await new Promise((resolve) => setTimeout(resolve, READER_HEAD_START_MS));
+  const tokens = Math.min(READER_TOKENS, Math.round(0.3 * (store.server?.max_context || 2048)));
+  if (reader.isOpen && reader.gaps.length < tokens / 3) return;
+  await until(() => !reader.isOpen);
+  send(by("prompt").value || "Tell me a story.", tokens, true);
+  await until(() => reader.gaps.length >= Math.min(READER_HEAD_START, tokens / 3) || !reader.isOpen);
 }
 
 function question(words) {
@@ -61,6 +69,8 @@ async function run(button, title, prompts) {
     await withReader();
     const before = longest(reader.gaps.slice(-100)), seen = reader.gaps.length, id = reader.id;
     const results = await Promise.all(prompts.map(({ name, words }) => ask(question(words), freshId(name))));
+    const now = reader.gaps.length; // its next token ends the gap that the prompts made
+    await until(() => reader.id !== id || !reader.isOpen || reader.gaps.length > now + 1);
     const during = reader.id === id ? reader.gaps.slice(seen) : [];
     tell(`${title}${store.server?.chunked === false ? ", unchunked" : ""}:`, summary(results, before, during));
   } catch (error) {
