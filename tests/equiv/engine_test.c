@@ -356,10 +356,9 @@ static int64_t n_rows_to_end(const struct request *request) {
     return request->stats.n_prompt_tokens - request->stats.n_cached_tokens + request->stats.n_new_tokens - 1;
 }
 
-/* n_before: tokens that the neighbour has when the victim, which came first, leaves, wait_ns later. Returns whether
- * that was within a step of both, which shows in a row that gave no token. */
-static bool cancel_beside_a_neighbour(struct engine *engine, const struct exact_options *exact, int n_before,
-                                      int64_t wait_ns) {
+/* The neighbour has n % 12 tokens when the victim, which came first, leaves, at a time of its own for each n. Returns
+ * whether that was within a step of both, which shows in a row that gave no token. */
+static bool cancel_beside_a_neighbour(struct engine *engine, const struct exact_options *exact, int n) {
     struct ask victim = {.n_prompt = 30, .max_new = 400, .sampling = {.temperature = 1, .top_p = 1, .seed = 1}};
     model_file_random_ids(600, N_VOCAB, victim.tokens, victim.n_prompt);
     static float logits[N_LOGIT_ROWS * N_VOCAB];
@@ -373,15 +372,14 @@ static bool cancel_beside_a_neighbour(struct engine *engine, const struct exact_
         n_tokens += event.kind == EVENT_TOKEN;
     }
     assert_int_equal(engine_client_submit(engine, requests[1]), STATUS_OK);
-    for (int n_tokens = 0; n_tokens < n_before;) {
+    for (int n_tokens = 0; n_tokens < n % 12;) {
         assert_true(engine_client_wait(engine, 60000, &event));
         n_tokens += event.kind == EVENT_TOKEN && event.request_id == requests[1]->id;
     }
-    for (int64_t end_ns = clock_now_ns() + wait_ns; clock_now_ns() < end_ns;) continue;
+    for (int64_t end_ns = clock_now_ns() + n % 37 * 10000; clock_now_ns() < end_ns;) continue;
     assert_int_equal(engine_client_cancel(engine, requests[0]->id), STATUS_OK);
     assert_int_equal(engine_client_cancel(engine, requests[0]->id), STATUS_OK); /* the second does nothing */
-    int n_home = 0;
-    while (n_home < 2) {
+    for (int n_home = 0; n_home < 2;) {
         assert_true(engine_client_wait(engine, 60000, &event));
         if (event.kind != EVENT_FINISHED) continue;
         reasons[event.request == requests[1]] = event.reason;
@@ -404,8 +402,7 @@ static void cancelling_in_decode_harms_no_neighbour(void **state) {
     struct exact_options exact = {.threads = 2, .chunk = 16, .block_tokens = 16, .has_prefix_cache = true};
     struct engine *engine = start_engine(&exact, 4, 4 * MAX_CONTEXT);
     int n_within = 0;
-    for (int i = 0; i < 1000 && n_within < 2; i++)
-        n_within += cancel_beside_a_neighbour(engine, &exact, i % 12, i % 37 * 10000);
+    for (int i = 0; i < 1000 && n_within < 2; i++) n_within += cancel_beside_a_neighbour(engine, &exact, i);
     assert_int_equal(n_within, 2);
     engine_destroy(&engine);
 }
