@@ -160,7 +160,7 @@ def the_longest_context_leaves_four_sessions():
     pool, context, bound, model = facts()
     assert bound == "model" and context == model and pool >= 4 * context, (pool, context, bound, model)
     kv_bytes = float(re.search(r"KV cache ([\d.]+) MB\n", run(MODEL, "--check")[0])[1]) * 1e6
-    budget = int(max(kv_bytes, 2e5) / 3)
+    budget = int(kv_bytes / pool * 4 * context / 3)
     pool, context, bound, model = facts("--kv-cache-memory-bytes", str(budget))
     assert bound == "memory" and context < model and 4 * context <= pool < 4 * (context + 32), (pool, context, bound)
 
