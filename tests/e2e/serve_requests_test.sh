@@ -189,7 +189,7 @@ crowd.seed = 0
 
 
 def a_warmed_prefix_stays():
-    with KvickServer("--block-tokens", "16") as s:
+    with KvickServer("--block-tokens", "16", "--max-num-seqs", "4") as s:
         pinned, loose = [list(range(first, first + 130)) for first in (1000, 2000)]
         fresh = cache_of(s)
         assert fresh["pinned"] == 0 and fresh["max_pinned"] * 4 == fresh["blocks"], fresh
@@ -220,7 +220,7 @@ def a_warmed_prefix_stays():
 
 
 def warming_is_bounded_and_checked():
-    with KvickServer("--block-tokens", "16", "--api-key", "a", "--api-key", "b") as s:
+    with KvickServer("--block-tokens", "16", "--max-num-seqs", "4", "--api-key", "a", "--api-key", "b") as s:
         keys = [{"Authorization": "Bearer " + key} for key in "ab"]
         limit = s.get("/v1/cache", keys[0])["groups"][0]["max_pinned"]
 
