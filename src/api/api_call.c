@@ -382,6 +382,13 @@ void api_call_on_event(const struct event *event) {
     }
 }
 
+int api_call_n_pending(const struct api_server *api) {
+    int n = 0;
+    for (const struct api_call *call = api->calls; call; call = call->next)
+        for (int i = 0; i < call->n_prompts; i++) n += call->prompts[i].state == PROMPT_PENDING;
+    return n;
+}
+
 void api_call_tick(struct api_call *call) {
     for (int i = 0; i < call->n_prompts; i++) {
         acknowledge(&call->prompts[i]);

@@ -131,6 +131,9 @@ void api_call_start(struct api_call *call);
 void api_call_on_failure(struct api_call *call, int prompt_idx);
 void api_call_on_event(const struct event *event);
 
+/* Prompts of all calls that the engine has not answered yet. */
+int api_call_n_pending(const struct api_server *api);
+
 /* Every 100 ms: readers that were slow may have caught up. */
 void api_call_tick(struct api_call *call);
 

@@ -28,19 +28,8 @@ void api_dashboard_destroy(struct api_dashboard **dashboard) {
     *dashboard = NULL;
 }
 
-static int n_pending(const struct api_server *api) {
-    int n = 0;
-    for (const struct api_call *call = api->calls; call; call = call->next)
-        for (int i = 0; i < call->n_prompts; i++) n += call->prompts[i].state == PROMPT_PENDING;
-    return n;
-}
-
-void api_dashboard_tick(struct api_server *api) {
-    struct live_history *live = &api->dashboard->live;
-    int64_t now_ns = clock_now_ns();
-    if (!live_history_is_due(live, now_ns)) return;
-    struct engine_stats stats = engine_read_stats(api->engine);
-    live_history_sample(live, now_ns, &stats, n_pending(api));
+void api_dashboard_sample(struct api_server *api, const struct engine_stats *stats, int64_t now_ns) {
+    live_history_sample(&api->dashboard->live, now_ns, stats, api_call_n_pending(api));
 }
 
 /* ---- parts of a reply ---- */
@@ -135,13 +124,9 @@ static void write_quantiles(const struct feed *feed, const char *key, const stru
 static void write_now(const struct feed *feed, const struct engine_stats *stats) {
     const struct api_server *api = feed->api;
     struct json_write *json = feed->json;
-    int n_running = 0, n_waiting = n_pending(api);
-    for (int i = 0; i < REQUEST_N_CLASSES; i++) {
-        n_running += stats->classes[i].n_running;
-        n_waiting += stats->classes[i].n_waiting;
-    }
-    json_write_field_int(json, "running", n_running);
-    json_write_field_int(json, "waiting", n_waiting);
+    struct engine_class_stats all = engine_stats_all(stats);
+    json_write_field_int(json, "running", all.n_running);
+    json_write_field_int(json, "waiting", all.n_waiting + api_call_n_pending(api));
     json_write_field_int(json, "blocks", stats->groups[0].n_blocks);
     json_write_field_int(json, "free_blocks", stats->n_free_blocks);
     json_write_field_int(json, "reusable_blocks", stats->n_reusable_blocks);

@@ -26,8 +26,8 @@ struct api_dashboard {
 WARN_UNUSED enum status api_dashboard_create(struct api_dashboard **out_dashboard);
 void api_dashboard_destroy(struct api_dashboard **dashboard);
 
-/* Often: makes the second's sample when it is time. */
-void api_dashboard_tick(struct api_server *api);
+/* Once a second. */
+void api_dashboard_sample(struct api_server *api, const struct engine_stats *stats, int64_t now_ns);
 
 /* Replies of the routes below /debug/; all end the exchange. */
 void api_dashboard_reply(struct api_server *api, struct http_exchange *exchange);

@@ -125,13 +125,10 @@ static enum status write_errors(const struct api_server *api, struct str *out) {
 static void handle_metrics(void *owner, struct http_exchange *exchange, const char *parameter) {
     const struct api_server *api = owner;
     struct str body;
-    int n_pending = 0;
     (void)parameter;
-    for (const struct api_call *call = api->calls; call; call = call->next)
-        for (int i = 0; i < call->n_prompts; i++) n_pending += call->prompts[i].state == PROMPT_PENDING;
     struct request_metrics_now now = {.model_name = api->options.model_names[0],
                                       .engine = engine_read_stats(api->engine),
-                                      .n_pending = n_pending,
+                                      .n_pending = api_call_n_pending(api),
                                       .block_tokens = api->options.block_tokens,
                                       .kv_dtype = api->options.kv_dtype,
                                       .has_prefix_cache = api->options.has_prefix_cache};

@@ -16,7 +16,6 @@
 #include "base/rng.h"
 
 #define TICK_MS 100
-#define SAMPLE_NS 1000000000
 
 /* What is wrong is said when it begins, and when it is over. */
 static void on_diagnosis(void *owner, const struct diagnosis_change *change) {
@@ -119,12 +118,13 @@ static void on_events(void *owner) {
     take_events(api);
 }
 
+/* For those who watch; once a second. */
 static void sample_engine(struct api_server *api) {
     int64_t now_ns = clock_now_ns();
-    if (now_ns - api->sampled_ns < SAMPLE_NS) return;
+    if (!live_history_is_due(&api->dashboard->live, now_ns)) return;
     struct engine_stats stats = engine_read_stats(api->engine);
+    api_dashboard_sample(api, &stats, now_ns);
     diagnosis_sample(api->diagnosis, &stats, now_ns);
-    api->sampled_ns = now_ns;
 }
 
 static void on_tick(void *owner) {
@@ -134,7 +134,6 @@ static void on_tick(void *owner) {
         api_call_tick(call);
     }
     if (api->cache) app_cache_tick(api->cache);
-    api_dashboard_tick(api);
     sample_engine(api);
     if (api->state != API_DRAINING) return;
     if (api->n_calls == 0 && http_server_n_exchanges(api->http) == 0) {

@@ -71,7 +71,6 @@ struct api_server {
     struct api_history history;
     struct api_dashboard *dashboard;
     struct diagnosis *diagnosis;
-    int64_t sampled_ns;     /* when it was told of the engine last */
     struct api_call *calls; /* all that are open */
 };
 

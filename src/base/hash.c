@@ -4,6 +4,8 @@
 
 #include "base/hash.h"
 
+#include <stdio.h>
+
 #include <openssl/sha.h>
 
 #include "base/status.h"
@@ -15,4 +17,8 @@ void hash_sha256(const void *a, size_t n_a, const void *b, size_t n_b, uint8_t o
     if (n_b) is_good &= SHA256_Update(&state, b, n_b);
     is_good &= SHA256_Final(out, &state);
     REQUIRE(is_good);
+}
+
+void hash_sha256_hex(const uint8_t digest[HASH_SHA256_BYTES], char out[HASH_SHA256_HEX_BYTES]) {
+    for (int i = 0; i < HASH_SHA256_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }

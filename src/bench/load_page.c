@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "bench/report_page.h"
 #include "bench/svg.h"
@@ -14,17 +13,6 @@
 #define MIN_MS 0.5 /* several tokens of one event are no time apart */
 #define MAX_FIGURE_BYTES 200000
 #define MAX_SENTENCE_BYTES 1000
-
-/* ---- one picture ---- */
-
-static void put_figure(struct report_page *page, struct str *figure, enum status status, const char *caption) {
-    if (!page->status) page->status = status;
-    report_page_raw(page, "<figure>\n");
-    report_page_raw(page, figure->ptr);
-    report_page_text(page, "figcaption", "%s", caption);
-    report_page_raw(page, "</figure>\n");
-    str_deinit(figure);
-}
 
 /* ---- spreads: a row for each kind of load ---- */
 
@@ -75,9 +63,9 @@ static void add_spreads(struct report_page *page, const struct load_rows *rows, 
         if (has_spread(&rows->of[i], is_gap))
             draw_spread(&svg, rows->of[i].name, spread_of(&rows->of[i], is_gap), LEGEND_HEIGHT + ROW_HEIGHT * k++);
     enum status status = svg_end(&svg);
-    put_figure(page, &figure, status,
-               is_gap ? "Between two tokens of one answer: what makes reading smooth or not."
-                      : "From the request to its first token: what its user waits for.");
+    report_page_figure(page, &figure, status,
+                       is_gap ? "Between two tokens of one answer: what makes reading smooth or not."
+                              : "From the request to its first token: what its user waits for.");
 }
 
 /* ---- sweeps: tokens per second and both waits, as multiples of the first value's ---- */
@@ -153,7 +141,7 @@ static void add_sweep(struct report_page *page, const struct load_rows *rows, en
     svg_begin(&svg, &figure, WIDTH, SWEEP_HEIGHT, false, load_rows_heading(group), caption);
     draw_curves(&svg, group, of, n_rows);
     enum status status = svg_end(&svg);
-    put_figure(page, &figure, status, caption);
+    report_page_figure(page, &figure, status, caption);
 }
 
 /* ---- numbers ---- */
@@ -189,14 +177,10 @@ static void add_table(struct report_page *page, const struct load_rows *rows, en
 
 enum status load_page_html(const struct load_rows *rows, const struct load_page_about *about, struct str *out) {
     struct report_page page;
-    char title[300], date[32] = "";
-    time_t now = time(NULL);
-    struct tm utc;
-    if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
+    char title[300];
     snprintf(title, sizeof title, "%.200s under load", about->model);
     report_page_begin(&page, out, title);
-    report_page_text(&page, "p class=lead", "%s%s%s, %s", about->server, about->machine ? ", " : "",
-                     about->machine ? about->machine : "", date);
+    report_page_lead(&page, about->server, about->machine);
     if (about->advice) report_page_text(&page, "p", "%s", about->advice);
     add_spreads(&page, rows, false, "Time to the first token");
     add_spreads(&page, rows, true, "Time between tokens");
@@ -208,8 +192,6 @@ enum status load_page_html(const struct load_rows *rows, const struct load_page_
         &page, "p",
         "Times are the client's: the first token is the first event with content, gaps are between two "
         "tokens of one answer. A refused request (429, 503) is counted apart. Percentiles by nearest rank.");
-    report_page_raw(&page, "<p><code>");
-    if (!page.status) page.status = svg_escape(out, about->command);
-    report_page_raw(&page, "</code></p>\n");
+    report_page_command(&page, about->command);
     return report_page_end(&page);
 }

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/json_write.h"
 #include "bench/phases_figures.h"
@@ -37,13 +36,8 @@ static void add_figures(struct report_page *page, const struct phases *phases) {
         str_init(&sentence, MAX_TEXT_BYTES);
         enum status status = phases_figures_draw(phases, i, false, &figure);
         if (!status) status = phases_figures_sentence(phases, i, &sentence);
-        if (!page->status) page->status = status;
         report_page_text(page, "h2", "%s", phases_figures_title(i));
-        report_page_raw(page, "<figure>\n");
-        report_page_raw(page, figure.ptr);
-        report_page_text(page, "figcaption", "%s", sentence.ptr);
-        report_page_raw(page, "</figure>\n");
-        str_deinit(&figure);
+        report_page_figure(page, &figure, status, sentence.ptr);
         str_deinit(&sentence);
     }
 }
@@ -157,22 +151,16 @@ static void add_method(struct report_page *page, const struct phases *phases, co
                          phases->decode.a, phases->decode.b, 100 * phases->decode.rms_share);
     if (phases->is_cut)
         report_page_text(page, "p", "Longer prompts would fit into the context, but not into the time given.");
-    report_page_raw(page, "<p><code>");
-    if (!page->status) page->status = svg_escape(page->out, about->command);
-    report_page_raw(page, "</code></p>\n");
+    report_page_command(page, about->command);
 }
 
 enum status phases_report_html(const struct phases *phases, const struct load_target *target,
                                const struct phases_report_about *about, struct str *out) {
     struct report_page page;
-    char title[LOAD_CLIENT_MAX_NAME_BYTES + 40], date[32] = "";
-    time_t now = time(NULL);
-    struct tm utc;
-    if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
+    char title[LOAD_CLIENT_MAX_NAME_BYTES + 40];
     snprintf(title, sizeof title, "The phases of %s", target->model);
     report_page_begin(&page, out, title);
-    report_page_text(&page, "p class=lead", "%s%s%s, %s", about->server, about->machine ? ", " : "",
-                     about->machine ? about->machine : "", date);
+    report_page_lead(&page, about->server, about->machine);
     add_figures(&page, phases);
     add_reasons(&page, phases);
     report_page_text(&page, "h2", "Points");

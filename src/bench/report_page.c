@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "bench/svg.h"
 
@@ -68,6 +69,29 @@ void report_page_text(struct report_page *page, const char *tag, const char *fmt
     put(page, "</");
     put(page, name);
     put(page, ">\n");
+}
+
+void report_page_lead(struct report_page *page, const char *server, const char *machine) {
+    char date[32] = "";
+    time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
+    report_page_text(page, "p class=lead", "%s%s%s, %s", server, machine ? ", " : "", machine ? machine : "", date);
+}
+
+void report_page_command(struct report_page *page, const char *command) {
+    put(page, "<p><code>");
+    put_escaped(page, command);
+    put(page, "</code></p>\n");
+}
+
+void report_page_figure(struct report_page *page, struct str *figure, enum status status, const char *caption) {
+    if (!page->status) page->status = status;
+    put(page, "<figure>\n");
+    put(page, figure->ptr);
+    report_page_text(page, "figcaption", "%s", caption);
+    put(page, "</figure>\n");
+    str_deinit(figure);
 }
 
 /* ---- tables ---- */

@@ -18,6 +18,15 @@ WARN_UNUSED enum status report_page_end(struct report_page *page);
 /* An element with this text, made harmless. tag: "p", "h2", "p class=lead", ... */
 void report_page_text(struct report_page *page, const char *tag, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
+/* What was measured and when: now. machine: NULL, it may run elsewhere. */
+void report_page_lead(struct report_page *page, const char *server, const char *machine);
+
+/* The command that makes the page again. */
+void report_page_command(struct report_page *page, const char *command);
+
+/* Takes the drawing, which is freed. status: of drawing it. */
+void report_page_figure(struct report_page *page, struct str *figure, enum status status, const char *caption);
+
 /* HTML as it is. */
 void report_page_raw(struct report_page *page, const char *html);
 

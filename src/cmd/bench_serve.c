@@ -22,6 +22,10 @@
 #define MAX_VALUES 6
 #define MAX_ADVICE_BYTES 600
 
+static const int clients[] = {1, 4, 8, 16};
+
+#define N_CLIENTS ((int)(sizeof clients / sizeof clients[0]))
+
 struct serve_bench {
     struct bench_report report;
     const char *model; /* NULL: the server is not ours */
@@ -115,10 +119,9 @@ static struct trace many_alike(struct trace_request *requests, int n) {
 }
 
 static enum status run_clients(struct serve_bench *bench) {
-    static const int clients[] = {1, 4, 8, 16};
     struct trace_request requests[2 * SWEEP_CLIENTS];
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof clients / sizeof clients[0] && !status; i++) {
+    for (int i = 0; i < N_CLIENTS && !status; i++) {
         struct trace trace = many_alike(requests, 2 * clients[i]);
         char name[40];
         if (!has_time(bench)) continue;
@@ -182,7 +185,7 @@ static enum status run_sweeps(struct serve_bench *bench) {
 }
 
 static int count_runs(const char *model) {
-    int n = 4 + WORKLOAD_N_KINDS;
+    int n = N_CLIENTS + WORKLOAD_N_KINDS;
     long values[MAX_VALUES];
     for (int group = 0; group < LOAD_N_GROUPS && model; group++)
         if (load_rows_option((enum load_group)group)) n += sweep_values((enum load_group)group, values);

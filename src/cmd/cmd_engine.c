@@ -7,7 +7,6 @@
 #include "cmd/cmd_model.h"
 #include "cmd/kv_type.h"
 #include "model/forward.h"
-#include "planner/cost_file.h"
 #include "weights/gguf.h"
 #include "weights/gguf_check.h"
 
@@ -187,7 +186,8 @@ static enum status set_options(struct cmd_engine *opened, const struct options *
         status_note_prefix(note, opened->path);
     if (!status) status = read_sizes(options, needs, config.max_context, &opened->options, note);
     if (!status) status = size_pool(opened, options, needs, &config, note);
-    if (!status && needs->is_serving && cost_file_dir(opened->cost_dir)) opened->options.cost_dir = opened->cost_dir;
+    if (!status && needs->is_serving && cache_dir_find("cost", opened->cost_dir))
+        opened->options.cost_dir = opened->cost_dir;
     if (!status && gguf_n_tensors(opened->gguf)) identify_weights(opened->gguf, opened->options.weights_id);
     return status;
 }

@@ -2,20 +2,20 @@
 #ifndef KVICK_CMD_CMD_ENGINE_H
 #define KVICK_CMD_CMD_ENGINE_H
 
+#include "base/cache_dir.h"
 #include "base/options.h"
 #include "cmd/cmd_model.h"
 #include "engine/engine.h"
 #include "planner/capacity.h"
-#include "planner/cost_file.h"
 
 struct cmd_engine {
     char path[CMD_MODEL_MAX_PATH_BYTES];
     struct gguf *gguf;
     int model_max_context; /* what the model was made for */
     struct engine_options options;
-    char cost_dir[COST_FILE_MAX_PATH_BYTES]; /* see engine_options */
-    struct capacity capacity;                /* how memory was given to pools */
-    struct engine *engine;                   /* NULL until begun */
+    char cost_dir[CACHE_DIR_MAX_BYTES]; /* see engine_options */
+    struct capacity capacity;           /* how memory was given to pools */
+    struct engine *engine;              /* NULL until begun */
 };
 
 struct cmd_engine_needs {

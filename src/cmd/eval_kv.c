@@ -86,7 +86,7 @@ static int report(const struct kv_eval *eval, const struct options *options, con
                   const struct cmd_engine *opened) {
     struct kv_eval_result result;
     struct status_note note = {0};
-    char path[KV_RECORD_MAX_PATH_BYTES];
+    char path[CACHE_DIR_MAX_BYTES];
     kv_eval_judge(eval, &result);
     json_t *root = result_json(&result, options);
     if (!root) return cmd_fail(NULL, STATUS_NOMEM, NULL);

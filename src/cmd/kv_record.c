@@ -2,48 +2,31 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "cmd/kv_type.h"
 #include "weights/gguf_digest.h"
 
-#define HEX_BYTES (2 * HASH_SHA256_BYTES + 1)
-
-/* Folders up to the record's are made where is_made says so. */
-static bool folder_of(char out[KV_RECORD_MAX_PATH_BYTES], bool is_made) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool has_cache = cache && cache[0] == '/'; /* the XDG specification ignores relative paths */
-    const char *parts[] = {has_cache ? "" : "/.cache", "/kvick", "/eval"};
-    if (!has_cache && (!home || home[0] != '/')) return false;
-    int n = snprintf(out, KV_RECORD_MAX_PATH_BYTES, "%s", has_cache ? cache : home);
-    if (n >= KV_RECORD_MAX_PATH_BYTES - 256) return false; /* room for folders and a file's name */
-    if (is_made) mkdir(out, 0777);                         /* what cannot be made shows when the file is opened */
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        n += snprintf(out + n, (size_t)(KV_RECORD_MAX_PATH_BYTES - n), "%s", parts[i]);
-        if (is_made) mkdir(out, 0777);
-    }
-    return true;
-}
-
-static void hex_of(const struct gguf *gguf, char out[HEX_BYTES]) {
+static void hex_of(const struct gguf *gguf, char out[HASH_SHA256_HEX_BYTES]) {
     uint8_t digest[HASH_SHA256_BYTES];
     gguf_digest(gguf, digest);
-    for (int i = 0; i < HASH_SHA256_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    hash_sha256_hex(digest, out);
 }
 
-static bool path_of(const char hex[HEX_BYTES], enum dtype dtype, bool is_made, char out[KV_RECORD_MAX_PATH_BYTES]) {
-    char folder[KV_RECORD_MAX_PATH_BYTES];
-    if (!folder_of(folder, is_made)) return false;
-    return snprintf(out, KV_RECORD_MAX_PATH_BYTES, "%s/%.32s-%s.json", folder, hex, kv_type_name(dtype)) <
-           KV_RECORD_MAX_PATH_BYTES;
+/* The record's folder is made where is_made says so. */
+static bool path_of(const char hex[HASH_SHA256_HEX_BYTES], enum dtype dtype, bool is_made,
+                    char out[CACHE_DIR_MAX_BYTES]) {
+    char folder[CACHE_DIR_MAX_BYTES];
+    if (!cache_dir_find("eval", folder)) return false;
+    if (is_made) cache_dir_make(folder);
+    return snprintf(out, CACHE_DIR_MAX_BYTES, "%s/%.32s-%s.json", folder, hex, kv_type_name(dtype)) <
+           CACHE_DIR_MAX_BYTES;
 }
 
 enum kv_record_state kv_record_find(const struct gguf *gguf, enum dtype dtype) {
-    char hex[HEX_BYTES], path[KV_RECORD_MAX_PATH_BYTES];
+    char hex[HASH_SHA256_HEX_BYTES], path[CACHE_DIR_MAX_BYTES];
     const char *weights = "", *kv = "";
     int version = 0, is_passed = 0;
     enum kv_record_state state = KV_RECORD_NONE;
@@ -60,8 +43,8 @@ enum kv_record_state kv_record_find(const struct gguf *gguf, enum dtype dtype) {
 }
 
 enum status kv_record_save(const struct gguf *gguf, enum dtype dtype, bool is_passed, json_t *details,
-                           char out_path[KV_RECORD_MAX_PATH_BYTES], struct status_note *note) {
-    char hex[HEX_BYTES], fresh[KV_RECORD_MAX_PATH_BYTES + 32];
+                           char out_path[CACHE_DIR_MAX_BYTES], struct status_note *note) {
+    char hex[HASH_SHA256_HEX_BYTES], fresh[CACHE_DIR_MAX_BYTES + 32];
     hex_of(gguf, hex);
     if (!path_of(hex, dtype, true, out_path))
         return status_fail(note, STATUS_INVALID, "no folder for a record: neither XDG_CACHE_HOME nor HOME is a path");

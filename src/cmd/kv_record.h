@@ -7,12 +7,11 @@
 
 #include <jansson.h>
 
+#include "base/cache_dir.h"
 #include "bench/kv_eval.h"
 #include "kernels/dtype.h"
 
 struct gguf;
-
-#define KV_RECORD_MAX_PATH_BYTES 4096
 
 enum kv_record_state { KV_RECORD_NONE, KV_RECORD_FAILED, KV_RECORD_PASSED };
 
@@ -22,7 +21,7 @@ enum kv_record_state kv_record_find(const struct gguf *gguf, enum dtype dtype);
 /* details: what the evaluation found, borrowed. out_path says where.
  * Errors: STATUS_IO, and STATUS_INVALID where there is no folder for it: neither XDG_CACHE_HOME nor HOME. */
 WARN_UNUSED enum status kv_record_save(const struct gguf *gguf, enum dtype dtype, bool is_passed, json_t *details,
-                                       char out_path[KV_RECORD_MAX_PATH_BYTES], struct status_note *note);
+                                       char out_path[CACHE_DIR_MAX_BYTES], struct status_note *note);
 
 /* A warning where q8_0 is used without a record that says it passed: one line that names the command. */
 void kv_record_warn(const struct gguf *gguf, enum dtype dtype, const char *model);

@@ -6,8 +6,6 @@
 #include "engine/step_work.h"
 #include "sched/room.h"
 
-#define LATE_FACTOR (1 + ADMISSION_LATE_SHARE)
-
 /* Seconds: a step of a small model is a millisecond, one of batch work may be a few hundred. */
 static const double step_bounds[] = {.0005, .001, .0015, .002, .003, .004, .006, .008, .01, .015, .02,
                                      .03,   .04,  .05,   .06,  .08,  .1,   .15,  .2,   .3,  .5,   1};
@@ -36,6 +34,15 @@ static void count_classes(struct engine *engine) {
         else
             of_class->n_waiting++;
     }
+}
+
+struct engine_class_stats engine_stats_all(const struct engine_stats *stats) {
+    struct engine_class_stats all = {0};
+    for (int i = 0; i < REQUEST_N_CLASSES; i++) {
+        all.n_running += stats->classes[i].n_running;
+        all.n_waiting += stats->classes[i].n_waiting;
+    }
+    return all;
 }
 
 static struct engine_group_stats count_group(const struct engine *engine, int group) {
@@ -74,7 +81,7 @@ static void note_promise(struct engine_promise_stats *promises, const struct pha
     int64_t predicted_ns = phases->predicted_ns - phases->admitted_ns;
     int64_t measured_ns = phases->first_token_ns - phases->admitted_ns;
     promises->n++;
-    promises->n_late += (double)measured_ns > LATE_FACTOR * (double)predicted_ns;
+    promises->n_late += (double)measured_ns > ADMISSION_LATE_FACTOR * (double)predicted_ns;
     promises->predicted_ns += predicted_ns;
     promises->measured_ns += measured_ns;
     promises->error_ns += measured_ns > predicted_ns ? measured_ns - predicted_ns : predicted_ns - measured_ns;

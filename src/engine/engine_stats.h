@@ -78,6 +78,9 @@ struct engine_stats {
     int n_running, n_free_blocks, n_reusable_blocks, n_held_blocks; /* sequences known; blocks of the first group */
 };
 
+/* Of all classes together. */
+struct engine_class_stats engine_stats_all(const struct engine_stats *stats);
+
 /* Thread: engine. */
 
 void engine_stats_init(struct engine_stats *stats);

@@ -157,13 +157,9 @@ void diagnosis_write(const struct diagnosis *diagnosis, int64_t now_ns, struct j
 }
 
 void diagnosis_write_sample(const struct engine_stats *stats, struct json_write *json) {
-    int n_running = 0, n_waiting = 0;
-    for (int i = 0; i < REQUEST_N_CLASSES; i++) {
-        n_running += stats->classes[i].n_running;
-        n_waiting += stats->classes[i].n_waiting;
-    }
-    json_write_field_int(json, "running", n_running);
-    json_write_field_int(json, "waiting", n_waiting);
+    struct engine_class_stats all = engine_stats_all(stats);
+    json_write_field_int(json, "running", all.n_running);
+    json_write_field_int(json, "waiting", all.n_waiting);
     json_write_field_int(json, "blocks", stats->groups[0].n_blocks);
     json_write_field_int(json, "held_blocks", stats->groups[0].n_held);
     json_write_field_int(json, "held_slots", stats->groups[0].n_held_slots);

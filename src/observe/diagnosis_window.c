@@ -6,7 +6,6 @@
 #include "base/rng.h"
 
 #define MS 1e6
-#define LATE_FACTOR (1 + ADMISSION_LATE_SHARE)
 #define LATE_FLOOR_MS 50 /* less is felt by nobody */
 #define MIN_GAPS 4       /* of an answer that tells how fast decode is */
 #define SEED 0x6b7669636bull
@@ -64,7 +63,7 @@ static void add_promises(struct diagnosis_sums *sums, const struct diagnosis_rec
     double ttft_ms = (double)record->ttft_ns / MS, promised_ms = (double)record->promised_ns / MS;
     if (record->promised_ns) {
         sums->n_promised++;
-        sums->n_late += ttft_ms > LATE_FACTOR * promised_ms && ttft_ms > promised_ms + LATE_FLOOR_MS;
+        sums->n_late += ttft_ms > ADMISSION_LATE_FACTOR * promised_ms && ttft_ms > promised_ms + LATE_FLOOR_MS;
     }
     if (slo_ns) {
         sums->n_promised_slo++;
@@ -131,10 +130,8 @@ void diagnosis_window_note(struct diagnosis_window *window, const struct diagnos
 }
 
 /* What a request that waits could have of the cache. */
-static void sample_room(struct diagnosis_sums *sums, const struct engine_stats *stats) {
+static void sample_room(struct diagnosis_sums *sums, const struct engine_stats *stats, int n_waiting) {
     const struct engine_group_stats *group = &stats->groups[0];
-    int n_waiting = 0;
-    for (int i = 0; i < REQUEST_N_CLASSES; i++) n_waiting += stats->classes[i].n_waiting;
     if (n_waiting == 0 || group->n_held == 0 || group->n_held_slots == 0) return;
     double block_tokens = (double)group->n_held_slots / group->n_held;
     sums->n_tight++;
@@ -145,13 +142,12 @@ void diagnosis_window_sample(struct diagnosis_window *window, const struct engin
     struct diagnosis_sums *sums = &window->open.sums;
     const struct engine_stats *last = &window->last;
     const struct engine_group_stats *group = &stats->groups[0];
+    struct engine_class_stats all = engine_stats_all(stats);
     sums->n_samples++;
-    for (int i = 0; i < REQUEST_N_CLASSES; i++) {
-        sums->running += stats->classes[i].n_running;
-        sums->waiting += stats->classes[i].n_waiting;
-    }
+    sums->running += all.n_running;
+    sums->waiting += all.n_waiting;
     sums->held_share += group->n_blocks > 0 ? (double)group->n_held / group->n_blocks : 0;
-    sample_room(sums, stats);
+    sample_room(sums, stats, all.n_waiting);
     if (window->has_last &&
         stats->n_steps >= last->n_steps) { /* fewer: another process has taken its place in the log */
         sums->n_preempted += (double)stats->n_preempted - (double)last->n_preempted;

@@ -35,17 +35,15 @@ static void take_difference(struct live_sample *sample, const struct engine_stat
 void live_history_sample(struct live_history *history, int64_t now_ns, const struct engine_stats *stats,
                          int n_pending) {
     struct live_sample *sample = &history->samples[history->n_samples++ % LIVE_HISTORY_MAX];
+    struct engine_class_stats all = engine_stats_all(stats);
     double seconds = (double)(now_ns - history->last_ns) / 1e9;
     double n_blocks = stats->n_groups && stats->groups[0].n_blocks ? stats->groups[0].n_blocks : 1;
     *sample = (struct live_sample){.at_ns = now_ns,
-                                   .n_waiting = n_pending,
+                                   .n_running = all.n_running,
+                                   .n_waiting = all.n_waiting + n_pending,
                                    .held_share = stats->n_held_blocks / n_blocks,
                                    .reusable_share = stats->n_reusable_blocks / n_blocks,
                                    .n_output = (history->n_output_tokens - history->last_output_tokens) / seconds};
-    for (int i = 0; i < REQUEST_N_CLASSES; i++) {
-        sample->n_running += stats->classes[i].n_running;
-        sample->n_waiting += stats->classes[i].n_waiting;
-    }
     sample->n_ttft = latency_window_read(&history->ttft, now_ns, LIVE_HISTORY_SPAN_S, live_history_shares,
                                          LIVE_HISTORY_N_QUANTILES, sample->ttft_ms);
     sample->n_itl = latency_window_read(&history->itl, now_ns, LIVE_HISTORY_SPAN_S, live_history_shares,

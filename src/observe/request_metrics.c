@@ -109,13 +109,9 @@ void request_metrics_finish(struct request_metrics *metrics, const struct reques
 
 static void write_state(struct prom_text *text, const struct request_metrics_now *now) {
     double n_held = now->engine.n_held_blocks, n_blocks = now->n_blocks > 0 ? now->n_blocks : 1;
-    int n_running = 0, n_waiting = now->n_pending;
-    for (int i = 0; i < REQUEST_N_CLASSES; i++) {
-        n_running += now->engine.classes[i].n_running;
-        n_waiting += now->engine.classes[i].n_waiting;
-    }
-    metric_table_value(text, METRIC_VLLM_RUNNING, n_running);
-    metric_table_value(text, METRIC_VLLM_WAITING, n_waiting);
+    struct engine_class_stats all = engine_stats_all(&now->engine);
+    metric_table_value(text, METRIC_VLLM_RUNNING, all.n_running);
+    metric_table_value(text, METRIC_VLLM_WAITING, all.n_waiting + now->n_pending);
     metric_table_value(text, METRIC_VLLM_KV_USAGE, n_held / n_blocks);
     metric_table_value(text, METRIC_VLLM_PREEMPTIONS, (double)now->engine.n_preempted);
 }

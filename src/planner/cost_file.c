@@ -8,35 +8,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cache_dir.h"
 #include "base/str.h"
 
 #define FIRST_LINE "kvick-cost 2\n"
 #define SUFFIX ".cost"
 #define MAX_BYTES 8192
-#define HEX_BYTES (2 * HASH_SHA256_BYTES + 1)
 
-static void digest_text(const char *bytes, size_t n_bytes, char out[HEX_BYTES]) {
+static void digest_text(const char *bytes, size_t n_bytes, char out[HASH_SHA256_HEX_BYTES]) {
     uint8_t digest[HASH_SHA256_BYTES];
     hash_sha256(bytes, n_bytes, NULL, 0, digest);
-    for (int i = 0; i < HASH_SHA256_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    hash_sha256_hex(digest, out);
 }
 
-bool cost_file_dir(char out[COST_FILE_MAX_PATH_BYTES]) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n;
-    if (cache && cache[0] == '/') /* the XDG specification ignores relative paths */
-        n = snprintf(out, COST_FILE_MAX_PATH_BYTES, "%s/kvick/cost", cache);
-    else if (home && home[0] == '/')
-        n = snprintf(out, COST_FILE_MAX_PATH_BYTES, "%s/.cache/kvick/cost", home);
-    else
-        return false;
-    return n < COST_FILE_MAX_PATH_BYTES - 128; /* room for a file's name */
-}
-
-static void file_path(const struct cost_model *model, const char *dir, char out[COST_FILE_MAX_PATH_BYTES]) {
-    char name[HEX_BYTES];
+static void file_path(const struct cost_model *model, const char *dir, char out[CACHE_DIR_MAX_BYTES]) {
+    char name[HASH_SHA256_HEX_BYTES];
     digest_text(model->key, strlen(model->key), name);
-    snprintf(out, COST_FILE_MAX_PATH_BYTES, "%s/%.32s" SUFFIX, dir, name);
+    snprintf(out, CACHE_DIR_MAX_BYTES, "%s/%.32s" SUFFIX, dir, name);
 }
 
 /* ---- reading ---- */
@@ -88,7 +76,7 @@ static bool parse(const struct cost_model *model, const char *text, struct step_
 }
 
 bool cost_file_load(struct cost_model *model, const char *dir) {
-    char path[COST_FILE_MAX_PATH_BYTES], text[MAX_BYTES + 1], sum[HEX_BYTES];
+    char path[CACHE_DIR_MAX_BYTES], text[MAX_BYTES + 1], sum[HASH_SHA256_HEX_BYTES];
     struct step_cost cost;
     file_path(model, dir, path);
     FILE *file = fopen(path, "re");
@@ -97,10 +85,10 @@ bool cost_file_load(struct cost_model *model, const char *dir) {
     fclose(file);
     text[n] = 0;
     /* The last line is the digest of what is before it. */
-    if (n < HEX_BYTES || text[n - 1] != '\n') return false;
-    digest_text(text, n - HEX_BYTES, sum);
-    if (strncmp(text + n - HEX_BYTES, sum, HEX_BYTES - 1) != 0) return false;
-    text[n - HEX_BYTES] = 0;
+    if (n < HASH_SHA256_HEX_BYTES || text[n - 1] != '\n') return false;
+    digest_text(text, n - HASH_SHA256_HEX_BYTES, sum);
+    if (strncmp(text + n - HASH_SHA256_HEX_BYTES, sum, HASH_SHA256_HEX_BYTES - 1) != 0) return false;
+    text[n - HASH_SHA256_HEX_BYTES] = 0;
     int is_disturbed = 0;
     if (!parse(model, text, &cost, &is_disturbed)) return false;
     model->base = cost;
@@ -113,7 +101,7 @@ bool cost_file_load(struct cost_model *model, const char *dir) {
 
 static enum status print(const struct cost_model *model, struct str *out) {
     const struct step_cost *base = &model->base;
-    char sum[HEX_BYTES];
+    char sum[HASH_SHA256_HEX_BYTES];
     enum status status = str_append_fmt(
         out, FIRST_LINE "key %s\ndisturbed %d\nwindow %a %d\nkeys %a %a\nrows %a %a\ntable %d\n", model->key,
         (int)model->is_disturbed, base->window_share, base->window_tokens, base->prefill_key_ns, base->decode_key_ns,
@@ -125,18 +113,6 @@ static enum status print(const struct cost_model *model, struct str *out) {
     return str_append_fmt(out, "%s\n", sum);
 }
 
-static void make_folders(const char *dir) {
-    char path[COST_FILE_MAX_PATH_BYTES];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *at = path + 1; *at; at++) {
-        if (*at != '/') continue;
-        *at = 0;
-        mkdir(path, 0777);
-        *at = '/';
-    }
-    mkdir(path, 0777); /* what cannot be made shows when the file is opened */
-}
-
 static bool is_cost_file(const char *name) {
     size_t n = strlen(name), n_suffix = strlen(SUFFIX);
     return n > n_suffix && strcmp(name + n - n_suffix, SUFFIX) == 0;
@@ -145,7 +121,7 @@ static bool is_cost_file(const char *name) {
 /* Removes the oldest file while there are too many. */
 static void prune(const char *dir) {
     for (int n_files = COST_FILE_MAX_FILES + 1; n_files > COST_FILE_MAX_FILES;) {
-        char path[COST_FILE_MAX_PATH_BYTES + 256], oldest[sizeof path] = "";
+        char path[CACHE_DIR_MAX_BYTES + 256], oldest[sizeof path] = "";
         struct timespec oldest_time = {0};
         struct dirent *entry;
         struct stat st;
@@ -174,13 +150,13 @@ static bool write_file(const char *path, const struct str *text) {
 }
 
 enum status cost_file_save(const struct cost_model *model, const char *dir, struct status_note *note) {
-    char path[COST_FILE_MAX_PATH_BYTES], fresh[COST_FILE_MAX_PATH_BYTES + 32];
+    char path[CACHE_DIR_MAX_BYTES], fresh[CACHE_DIR_MAX_BYTES + 32];
     struct str text;
     file_path(model, dir, path);
     snprintf(fresh, sizeof fresh, "%s.%ld", path, (long)getpid());
     str_init(&text, MAX_BYTES);
     enum status status = print(model, &text);
-    make_folders(dir);
+    cache_dir_make(dir);
     if (!status && (!write_file(fresh, &text) || rename(fresh, path) != 0)) {
         status = status_fail(note, STATUS_IO, "%s: %s", path, strerror(errno));
         unlink(fresh);

@@ -6,11 +6,7 @@
 
 #include "planner/cost_model.h"
 
-#define COST_FILE_MAX_PATH_BYTES 4096
 #define COST_FILE_MAX_FILES 64
-
-/* $XDG_CACHE_HOME/kvick/cost, else $HOME/.cache/kvick/cost; false if there is neither, or it is too long. */
-bool cost_file_dir(char out[COST_FILE_MAX_PATH_BYTES]);
 
 /* Takes the measurement of the model's key from the folder. False, and the model unchanged, if there is none or it is
  * damaged: then one measures anew. */

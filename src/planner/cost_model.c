@@ -42,9 +42,9 @@ static void read_cpu_name(char out[96]) {
 }
 
 static void make_key(struct cost_model *model, const struct cost_model_setup *setup) {
-    char cpu[96], weights[2 * HASH_SHA256_BYTES + 1];
+    char cpu[96], weights[HASH_SHA256_HEX_BYTES];
     read_cpu_name(cpu);
-    for (int i = 0; i < HASH_SHA256_BYTES; i++) snprintf(weights + 2 * i, 3, "%02x", setup->weights[i]);
+    hash_sha256_hex(setup->weights, weights);
     snprintf(model->key, sizeof model->key, "kvick " KVICK_VERSION "; %s; %s; threads %d; kv %s; activations %s; %s",
              cpu, setup->tier, setup->n_threads, setup->kv_type, setup->activations, weights);
     for (char *at = model->key; *at; at++)

@@ -29,6 +29,7 @@ enum admission_reason {
 };
 
 #define ADMISSION_LATE_SHARE 0.25
+#define ADMISSION_LATE_FACTOR (1 + ADMISSION_LATE_SHARE)
 
 struct admission_limits {
     int max_context;                          /* prompt plus answer */

@@ -150,20 +150,6 @@ static void a_folder_that_cannot_be_is_an_error(void **state) {
     assert_non_null(strstr(note.text, "/proc/none/kvick"));
 }
 
-static void the_folder_comes_from_the_environment(void **state) {
-    (void)state;
-    char dir[COST_FILE_MAX_PATH_BYTES];
-    setenv("XDG_CACHE_HOME", "/c", 1);
-    assert_true(cost_file_dir(dir));
-    assert_string_equal(dir, "/c/kvick/cost");
-    setenv("XDG_CACHE_HOME", "relative", 1);
-    setenv("HOME", "/h", 1);
-    assert_true(cost_file_dir(dir));
-    assert_string_equal(dir, "/h/.cache/kvick/cost");
-    unsetenv("HOME");
-    assert_false(cost_file_dir(dir));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_saved_is_loaded, set_up, tear_down),
@@ -171,7 +157,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_damaged_file_is_ignored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(old_files_go, set_up, tear_down),
         cmocka_unit_test(a_folder_that_cannot_be_is_an_error),
-        cmocka_unit_test(the_folder_comes_from_the_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
