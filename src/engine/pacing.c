@@ -110,7 +110,7 @@ static void correct_guess(struct engine *engine) {
             ratio = (double)took_ns / guess_ns;
             left_ns -= took_ns;
         }
-        engine->costs.parts[i].correction = ratio;
+        engine->costs.parts[i].correction = engine->costs.slowness = ratio;
     }
     engine->is_probing = false;
 }

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 
 #define GAIN 0.125
+#define SLOWNESS_NS 1e9
 #define MAX_CORRECTION 16.0
 #define MAX_ODD 4.0 /* a ratio beyond this is the host's doing */
 
@@ -86,6 +87,7 @@ static void reset_corrections(struct cost_model *model) {
         model->parts[i].n_seen = 0;
         model->parts[i].correction = 1;
     }
+    model->slowness = 1;
 }
 
 void cost_model_init(struct cost_model *model, const struct cost_model_setup *setup, const struct model_config *config,
@@ -290,6 +292,7 @@ void cost_model_fill(const struct cost_model *model, struct step_cost *out) {
     make_ascending(out->rows_ns, out->n_points);
     out->prefill_key_ns *= model->parts[COST_MODEL_PREFILL_KEYS].correction;
     out->decode_key_ns *= model->parts[COST_MODEL_DECODE_KEYS].correction;
+    out->slowness = model->slowness;
 }
 
 static double clamp(double x, double low, double high) {
@@ -321,9 +324,16 @@ static int largest_part(const struct cost_model *model, const struct step_shape 
     return regime_of(shape->n_rows);
 }
 
+/* Whatever the steps of late consist of. */
+static void note_slowness(struct cost_model *model, const struct step_shape *shape, int64_t predicted_ns) {
+    double base_ns = (double)step_cost_ns(&model->base, shape), now = (double)predicted_ns / base_ns;
+    if (base_ns > 0) model->slowness += (now - model->slowness) * base_ns / (base_ns + SLOWNESS_NS);
+}
+
 void cost_model_observe(struct cost_model *model, const struct step_shape *shape, int64_t predicted_ns,
                         int64_t measured_ns) {
     if (predicted_ns <= 0 || measured_ns <= 0 || shape->n_rows < 1) return;
+    note_slowness(model, shape, predicted_ns);
     double part_ns;
     int i = largest_part(model, shape, (double)predicted_ns, &part_ns);
     double *recent = model->parts[i].recent;

@@ -38,6 +38,7 @@ struct cost_model {
         int n_seen;
         double correction;
     } parts[COST_MODEL_N_PARTS];
+    double slowness; /* corrected by base, over the steps of the last second or so */
 };
 
 /* What the figures depend on beside the model. */

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-#define RESERVE 0.25                  /* of the slack, what newcomers may not use up */
+#define RESERVE 0.25                  /* of the slack, what newcomers may not use up while nothing is done yet */
 #define MIN_RETRY_NS INT64_C(1000000) /* 0 says never */
 #define MAX_LOAD_SHARE 2              /* of what can be done, that refused requests count up to */
 
@@ -89,11 +89,12 @@ static enum admission_reason check_queue(const struct admission *admission, cons
 
 /* ---- when it will be ---- */
 
-/* When a first token is late enough for others to be held back: a part of the slack is for what forecasts do not know,
- * but a step of it is what one that goes last in the same step may cost. */
-static int64_t hold_limit_ns(const struct terms *terms, int64_t step_ns) {
+/* When a first token is late enough for others to be held back: a part of the slack is for what forecasts do not know
+ * of the time left_ns that it will yet take, but a step of it is what one that goes last in the same step may cost. */
+static int64_t hold_limit_ns(const struct terms *terms, int64_t step_ns, int64_t left_ns) {
     if (terms->deadline_ns) return terms->deadline_ns; /* until then it is worth as much */
-    int64_t spare_ns = terms->slack_ns - (int64_t)((double)terms->slack_ns * RESERVE);
+    double left = (double)left_ns / (double)(terms->promise_ns - terms->arrival_ns + 1);
+    int64_t spare_ns = terms->slack_ns - (int64_t)((double)terms->slack_ns * RESERVE * (left < 1 ? left : 1));
     if (spare_ns < step_ns) spare_ns = step_ns < terms->slack_ns ? step_ns : terms->slack_ns;
     return terms->promise_ns + spare_ns;
 }
@@ -109,7 +110,8 @@ static int count_broken(const struct admission *admission, int n_sequences, int6
         const struct forecast_sequence *sequence = &admission->forecast.sequences[i];
         bool is_promise = sequence->terms->promise_ns && sequence->terms->service_class == TERMS_INTERACTIVE;
         if (!is_promise || sequence->is_yielding) continue;
-        int64_t limit_ns = is_held ? policy_due_ns(sequence->terms) : hold_limit_ns(sequence->terms, step_ns);
+        int64_t left_ns = sequence->first_token_ns - admission->forecast.begin_ns;
+        int64_t limit_ns = is_held ? policy_due_ns(sequence->terms) : hold_limit_ns(sequence->terms, step_ns, left_ns);
         if (sequence->first_token_ns <= limit_ns || admission->anyway_ns[i] > limit_ns) continue;
         if (is_held && sequence->first_token_ns - admission->anyway_ns[i] <= step_ns) continue;
         bool misses_deadline = sequence->terms->deadline_ns && sequence->first_token_ns > sequence->terms->deadline_ns;
@@ -277,6 +279,8 @@ struct terms admission_accept(struct admission *admission, struct plan_state *st
     terms.slack_ns = (int64_t)((double)answer->estimate_ns * ADMISSION_LATE_SHARE);
     /* Nothing is decided within a step. */
     if (terms.slack_ns < pace.limit_ns) terms.slack_ns = pace.limit_ns;
+    terms.told_slack_ns = terms.slack_ns;
+    terms.told_slowness = state->cost.slowness;
     terms.hold_ns = answer->hold_ns;
     terms.n_cached = candidate->n_cached;
     note_offered(admission, state, &terms, work_ns, now_ns);

@@ -15,13 +15,8 @@ static int max_decode_rows(const struct plan_state *state, bool has_prompts) {
 /* While interactive prompts wait, batch answers advance only every BATCH_DECODE_STEPS steps: their rows cost time that
  * is waited for. */
 static bool batch_yields(const struct plan_state *state) {
-    if (state->policy.kind == POLICY_FCFS || state->n_steps % BATCH_DECODE_STEPS == 0) return false;
-    for (int i = 0; i < state->n_sequences; i++) {
-        const struct sequence *sequence = state->sequences[i];
-        if (sequence->is_cancelled || sequence->is_paused || sequence_is_decoding(sequence)) continue;
-        if (sequence->terms.service_class == TERMS_INTERACTIVE) return true;
-    }
-    return false;
+    bool may_yield = state->policy.kind != POLICY_FCFS && state->n_steps % BATCH_DECODE_STEPS != 0;
+    return may_yield && plan_has_interactive_prompt(state);
 }
 
 /* Those that decoded longest ago come to the front. */

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "sched/prefill.h"
+#include "sched/step_company.h"
 
 #define MAX_ROUNDS 4096                     /* of one run */
 #define UNKNOWN_AFTER_NS INT64_C(500000000) /* from then on newcomers' answers count */
@@ -107,12 +108,16 @@ static bool is_prompt(const struct forecast_sequence *sequence) {
     return sequence->phase == FORECAST_WAITING || sequence->phase == FORECAST_PREFILL;
 }
 
-/* Decoding batch sequences pass while interactive prompts wait (decode). */
-static bool batch_yields(const struct forecast *forecast) {
+static bool has_interactive_prompt(const struct forecast *forecast) {
     for (int i = 0; i < forecast->n_sequences; i++)
         if (is_prompt(&forecast->sequences[i]) && forecast->sequences[i].terms->service_class == TERMS_INTERACTIVE)
-            return forecast->policy.kind != POLICY_FCFS;
+            return true;
     return false;
+}
+
+/* Decoding batch sequences pass while interactive prompts wait (decode). */
+static bool batch_yields(const struct forecast *forecast) {
+    return forecast->policy.kind != POLICY_FCFS && has_interactive_prompt(forecast);
 }
 
 static bool decodes(const struct forecast_sequence *sequence, bool batch_yields) {
@@ -133,11 +138,12 @@ static struct step_shape decode_shape(const struct forecast *forecast, const str
 }
 
 static enum step_urgency urgency_of(const struct forecast *forecast, const struct plan_state *state) {
+    if (has_interactive_prompt(forecast)) return STEP_PROMPT;
     for (int i = 0; i < forecast->n_sequences; i++) {
         const struct forecast_sequence *sequence = &forecast->sequences[i];
-        if (sequence->phase != FORECAST_DONE && sequence->terms->service_class == TERMS_INTERACTIVE) return STEP_PROMPT;
+        if (sequence->phase != FORECAST_DONE && sequence->terms->service_class == TERMS_INTERACTIVE) return STEP_READY;
     }
-    return state->urgency;
+    return state->urgency == STEP_RELAXED ? STEP_RELAXED : STEP_READY;
 }
 
 static void order_prompts(struct forecast *forecast, const struct step_cost *cost, const struct step_pace *pace) {
@@ -186,7 +192,11 @@ static bool make_blocks(struct forecast *forecast, const struct forecast_sequenc
 static int fill(struct forecast *forecast, const struct plan_state *state, struct step_shape *shape,
                 const struct step_pace *pace) {
     int64_t limit_ns = state->limits.step.is_unbounded ? STEP_COST_MAX_NS : pace->limit_ns;
+    bool always_joins = forecast->policy.kind == POLICY_FCFS || state->limits.step.is_unbounded;
     int n_left = state->limits.max_prefill_rows, n_chunks = 0;
+    struct step_shape decode = *shape;
+    struct step_company company = {0};
+    for (int i = 0; i < forecast->n_prompts; i++) company.waiting += policy_weight(&forecast->prompts[i]);
     for (int i = 0; i < forecast->n_prompts && n_left > 0; i++) {
         int index = forecast->indices[forecast->order[i]];
         struct forecast_sequence *sequence = &forecast->sequences[index];
@@ -197,12 +207,17 @@ static int fill(struct forecast *forecast, const struct plan_state *state, struc
         n = step_cost_max_prefill(&state->cost, shape, sequence->pos, n, sequence->logits_from, limit_ns);
         if (n == 0 && n_chunks > 0) break;
         if (n == 0) n = 1;
+        struct step_shape joined = *shape;
+        step_cost_add_prefill(&state->cost, &joined, sequence->pos, sequence->pos + n, n_logits_of(sequence, n));
+        if (!always_joins && !step_company_joins(&company, &state->cost, &decode, shape, &joined)) break;
         if (must_start) move_blocks(forecast, sequence, -1);
         sequence->phase = FORECAST_PREFILL;
         forecast->n_rows[index] = n;
         n_left -= n;
         n_chunks++;
-        step_cost_add_prefill(&state->cost, shape, sequence->pos, sequence->pos + n, n_logits_of(sequence, n));
+        *shape = joined;
+        if (sequence->pos + n == sequence->n_prompt)
+            step_company_end(&company, policy_weight(&forecast->prompts[forecast->order[i]]));
     }
     return n_chunks;
 }

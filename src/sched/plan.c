@@ -58,12 +58,21 @@ bool plan_has_interactive(const struct plan_state *state) {
     return false;
 }
 
+bool plan_has_interactive_prompt(const struct plan_state *state) {
+    for (int i = 0; i < state->n_sequences; i++) {
+        const struct sequence *sequence = state->sequences[i];
+        if (sequence->is_cancelled || sequence->is_paused || sequence_is_decoding(sequence)) continue;
+        if (sequence->terms.service_class == TERMS_INTERACTIVE) return true;
+    }
+    return false;
+}
+
 /* Long steps are for batch work alone: who comes meanwhile ends them, and their work is lost, so a short pause between
  * interactive requests is not enough. */
 static void note_urgency(struct plan_state *state, int64_t now_ns) {
     if (plan_has_interactive(state)) state->last_interactive_ns = now_ns;
     bool is_alone = !state->last_interactive_ns || now_ns - state->last_interactive_ns > RELAXED_AFTER_NS;
-    state->urgency = is_alone ? STEP_RELAXED : STEP_PROMPT;
+    state->urgency = is_alone ? STEP_RELAXED : plan_has_interactive_prompt(state) ? STEP_PROMPT : STEP_READY;
 }
 
 void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns) {

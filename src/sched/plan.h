@@ -1,10 +1,10 @@
 /* plan: which rows of which sequences the next step computes. Decides; computes nothing, and reads no clock.
  *
  * Decoding sequences get one row each (decode), and what is left of the step's time, L of step_bound, goes to prompts
- * in the order of policy (prefill). If rows are short, those that decoded longest ago come first, and while a prompt
- * waits a quarter of the rows is kept for prompts.
- * A step's predicted time exceeds L only if not even one prompt row fits, and then by that row.
- * Thread: engine.   Memory: sized at init. */
+ * in the order of policy (prefill), as far as they are not better off in a later one (step_company). If rows are short,
+ * those that decoded longest ago come first, and while a prompt waits a quarter of the rows is kept for prompts. A
+ * step's predicted time exceeds L only if not even one prompt row fits, and then by that row. Thread: engine.   Memory:
+ * sized at init. */
 #ifndef KVICK_SCHED_PLAN_H
 #define KVICK_SCHED_PLAN_H
 
@@ -68,6 +68,9 @@ void plan_make(struct plan *plan, struct plan_state *state, int64_t now_ns);
 
 /* Whether somebody interactive is there. */
 bool plan_has_interactive(const struct plan_state *state);
+
+/* Whether somebody interactive waits for a first token, and may have it. */
+bool plan_has_interactive_prompt(const struct plan_state *state);
 
 /* Adds rows [from, to) of a sequence; the caller has checked that they fit. */
 void plan_add(struct plan *plan, struct sequence *sequence, int from, int to);

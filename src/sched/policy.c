@@ -54,9 +54,14 @@ void policy_refresh(struct policy *policy, const struct policy_prompt *prompts, 
     if (least > policy->start) policy->start = least;
 }
 
+double policy_weight(const struct policy_prompt *prompt) {
+    bool gives_way = prompt->terms->service_class == TERMS_BATCH || prompt->level % LEVELS_OF_A_CLASS > LEVEL_FAIR;
+    return gives_way ? POLICY_BATCH_SHARE : 1;
+}
+
 void policy_charge(struct policy *policy, const struct terms *terms, int64_t work_ns) {
     policy->received[terms->tenant] += (double)work_ns / policy->weights[terms->tenant];
-    if (!policy->has_class[TERMS_BATCH] || !policy->has_class[TERMS_INTERACTIVE]) return;
+    if (!policy->has_class[TERMS_BATCH]) return;
     if (terms->service_class == TERMS_BATCH)
         policy->batch_credit_ns -= (double)work_ns;
     else
@@ -197,8 +202,9 @@ static void lend_places(struct policy_prompt *prompts, int n) {
 
 static bool is_nearly_late(const struct policy_prompt *prompt, int64_t now_ns, const struct step_pace *pace) {
     int64_t due_ns = policy_due_ns(prompt->terms);
-    double wall_ns = (double)prompt->work_ns * pace->stretch + 2 * (double)pace->limit_ns;
-    return due_ns != INT64_MAX && (double)now_ns + wall_ns >= (double)due_ns;
+    double end_ns = (double)now_ns + (double)prompt->work_ns * pace->stretch, step_ns = (double)pace->limit_ns;
+    double slip_ns = (double)(due_ns - prompt->terms->arrival_ns) / 5 + step_ns;
+    return due_ns != INT64_MAX && end_ns + 2 * step_ns >= (double)due_ns && end_ns <= (double)due_ns + slip_ns;
 }
 
 /* Batch prompts that are about to be late pass those interactive ones that have more left and are in no hurry: it costs

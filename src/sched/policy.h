@@ -3,7 +3,8 @@
  * POLICY_PROMISES, in this order:
  *   1. interactive sequences that had a token already and must be computed anew (preempted), those of batch work are
  *      the first of their class;
- *   2. interactive before batch, except that batch gets BATCH_SHARE of the work while both wait;
+ *   2. interactive before batch, except that batch gets BATCH_SHARE of the work while both wait, and what it did
+ *      between counts;
  *   3. in a class: overdue prompts, oldest first. A prompt is overdue patience + 4 x promised time after its arrival;
  *   4. urgent ones, earliest due first. Due is the deadline, or without one promise plus slack. As long as
  *      all prompts with promises can be served by their dues in that order, none is urgent; one that can no longer be
@@ -15,8 +16,8 @@
  *   6. those that admission holds back for the sake of promises made before, in the same order;
  *   7. those of tenants that send far more than their share and have several waiting, while they have received more
  *      than another that waits.
- * Who waits for another prompt's blocks lends it its place. A batch prompt that is about to miss its promise passes
- * interactive ones of 5 to 7 that have more left than it.
+ * Who waits for another prompt's blocks lends it its place. A batch prompt that is about to miss its promise, and may
+ * yet keep it, passes interactive ones of 5 to 7 that have more left than it.
  * Nobody starves: an overdue prompt waits for older ones of its class only, at most max_sequences of them, with at
  * least a quarter (batch: BATCH_SHARE of a quarter) of the time.
  * POLICY_FCFS: by arrival, nothing else; for comparison.
@@ -78,6 +79,9 @@ void policy_refresh(struct policy *policy, const struct policy_prompt *prompts, 
 /* Fills order[n_prompts] with indices, first to be served first.   Cost: three insertion sorts. */
 void policy_order(const struct policy *policy, struct policy_prompt *prompts, int n_prompts, int64_t now_ns,
                   const struct step_pace *pace, int *order);
+
+/* What its waiting counts beside that of others, once policy_order has filled it: little if others go first anyway. */
+double policy_weight(const struct policy_prompt *prompt);
 
 /* So much work is done for a prompt with these terms. */
 void policy_charge(struct policy *policy, const struct terms *terms, int64_t work_ns);

@@ -2,6 +2,7 @@
 
 #include "sched/room.h"
 #include "sched/single_flight.h"
+#include "sched/step_company.h"
 
 void prefill_fork(struct sequence *sequence, struct sequence *lead, struct plan_state *state) {
     *sequence = (struct sequence){.state = SEQ_WAITING,
@@ -28,6 +29,15 @@ int prefill_logits_from(const struct sequence *sequence) {
     return wanted_from < sequence->n_prompt && wanted_from < last ? wanted_from : last;
 }
 
+/* A promise is reserved against newcomers. What the machine got slower by is not their doing: the due moves with it. */
+static void follow_machine(struct terms *terms, double slowness) {
+    if (!terms->promise_ns) return;
+    double slower = slowness / terms->told_slowness - 1;
+    terms->slack_ns = terms->told_slack_ns;
+    if (slower > 0)
+        terms->slack_ns += (int64_t)(slower * (double)(terms->promise_ns + terms->told_slack_ns - terms->arrival_ns));
+}
+
 /* Lists the prompts with what policy must know of them; plan->candidates[i] is the sequence of plan->prompts[i]. */
 static int list_prompts(struct plan *plan, const struct plan_state *state, const struct step_pace *pace) {
     int n = 0;
@@ -35,6 +45,7 @@ static int list_prompts(struct plan *plan, const struct plan_state *state, const
         struct sequence *sequence = state->sequences[i];
         if (sequence->is_cancelled || sequence->is_paused || sequence_is_decoding(sequence)) continue;
         int from = sequence->state == SEQ_WAITING ? sequence->terms.n_cached : sequence->n_computed;
+        follow_machine(&sequence->terms, state->cost.slowness);
         plan->candidates[n] = sequence;
         plan->prompts[n++] =
             (struct policy_prompt){.terms = &sequence->terms,
@@ -67,6 +78,21 @@ static int fit_rows(const struct plan *plan, const struct plan_state *state, con
     return n_in_time == 0 && n_prefill_rows == 0 ? 1 : n_in_time;
 }
 
+/* Whether its rows belong into this step (step_company). Of one that has not started those count that are cached no
+ * more. */
+static bool joins(const struct plan *plan, const struct plan_state *state, const struct step_company *company,
+                  const struct step_shape *decode, const struct sequence *sequence) {
+    if (state->policy.kind == POLICY_FCFS || state->limits.step.is_unbounded) return true;
+    int from = sequence->state == SEQ_WAITING ? sequence->terms.n_cached : sequence->n_computed;
+    int n_rows = fit_rows(plan, state, sequence);
+    if (n_rows > sequence->n_tokens - from) n_rows = sequence->n_tokens - from;
+    struct step_shape joined = plan->shape;
+    int logits_from = prefill_logits_from(sequence);
+    int n_logit_rows = from + n_rows > logits_from ? from + n_rows - logits_from : 0;
+    step_cost_add_prefill(&state->cost, &joined, from, from + n_rows, n_logit_rows);
+    return step_company_joins(company, &state->cost, decode, &plan->shape, &joined);
+}
+
 static void add_chunk(struct plan *plan, struct plan_state *state, struct sequence *sequence, int n_rows,
                       const struct step_pace *pace) {
     int from = sequence->n_computed, to = from + n_rows, n_logit_rows = plan->n_logit_rows;
@@ -82,12 +108,15 @@ void prefill_plan(struct plan *plan, struct plan_state *state, int64_t now_ns) {
     policy_refresh(&state->policy, plan->prompts, n_prompts);
     policy_order(&state->policy, plan->prompts, n_prompts, now_ns, &pace, plan->order);
     struct sequence *head = NULL; /* the first that waits for blocks */
+    struct step_shape decode = plan->shape;
+    struct step_company company = {0};
+    for (int i = 0; i < n_prompts; i++) company.waiting += policy_weight(&plan->prompts[i]);
     for (int i = 0; i < n_prompts; i++) {
         struct sequence *sequence = plan->candidates[plan->order[i]];
         bool must_start = sequence->state == SEQ_WAITING;
         if (must_start && head && (state->policy.kind == POLICY_FCFS || head->n_bypassed >= PREFILL_MAX_BYPASS))
             continue;
-        if (fit_rows(plan, state, sequence) == 0) return;
+        if (fit_rows(plan, state, sequence) == 0 || !joins(plan, state, &company, &decode, sequence)) return;
         if (must_start && !room_start(sequence, state)) {
             if (!head) head = sequence;
             continue;
@@ -97,6 +126,9 @@ void prefill_plan(struct plan *plan, struct plan_state *state, int64_t now_ns) {
         if (single_flight_is_planned(plan, sequence)) continue;
         int n_rows = fit_rows(plan, state, sequence);
         if (n_rows > 0) n_rows = room_grow(sequence, sequence->n_computed + n_rows) - sequence->n_computed;
-        if (n_rows > 0) add_chunk(plan, state, sequence, n_rows, &pace);
+        if (n_rows <= 0) continue;
+        bool ends = n_rows == sequence_n_pending(sequence);
+        add_chunk(plan, state, sequence, n_rows, &pace);
+        if (ends) step_company_end(&company, policy_weight(&plan->prompts[plan->order[i]]));
     }
 }

@@ -7,11 +7,13 @@ static int64_t longer(int64_t a, int64_t b) {
 int64_t step_bound_ns(const struct step_cost *cost, const struct step_limits *limits, const struct step_shape *decode,
                       enum step_urgency urgency) {
     struct step_shape one = {.n_rows = 1};
-    int64_t bound_ns = longer(limits->max_step_ns, 2 * step_cost_ns(cost, &one));
+    int64_t one_ns = step_cost_ns(cost, &one);
     if (limits->is_unbounded) return STEP_COST_MAX_NS;
-    if (decode->n_rows > 0) bound_ns = longer(limits->target_itl_ns, step_cost_ns(cost, decode) / 2 * 3);
-    if (urgency == STEP_RELAXED)
-        bound_ns = longer(bound_ns, longer(limits->batch_step_ns, 20 * step_cost_ns(cost, &one)));
+    int64_t wanted_ns = decode->n_rows > 0 ? limits->target_itl_ns : limits->max_step_ns;
+    int64_t least_ns = decode->n_rows > 0 ? step_cost_ns(cost, decode) / 2 * 3 : 2 * one_ns;
+    if (urgency == STEP_READY) wanted_ns /= 2;
+    int64_t bound_ns = longer(wanted_ns, least_ns);
+    if (urgency == STEP_RELAXED) bound_ns = longer(bound_ns, longer(limits->batch_step_ns, 20 * one_ns));
     return bound_ns;
 }
 

@@ -1,9 +1,10 @@
 /* step_bound: how long a step may take (L), and what that leaves for prompts.
  *
  * With somebody decoding: L = max(target_itl_ns, 1.5 x a step of the decode rows alone), so prompts get a third of the
- * time or more. With nobody decoding: L = max(max_step_ns, 2 x a step of one row). With nothing but batch work for a
- * while: L = max(batch_step_ns, 20 x a step of one row), as long steps waste less.
- * Thread: any.   Memory: plain values. */
+ * time or more. With nobody decoding: L = max(max_step_ns, 2 x a step of one row). While no interactive prompt waits,
+ * target_itl_ns and max_step_ns count half: the next one will wait for the end of a step of batch work. With nothing
+ * but batch work for a while: L = max(batch_step_ns, 20 x a step of one row), as long steps waste less. Thread: any.
+ * Memory: plain values. */
 #ifndef KVICK_SCHED_STEP_BOUND_H
 #define KVICK_SCHED_STEP_BOUND_H
 
@@ -19,8 +20,8 @@ struct step_limits {
     int64_t target_itl_ns, max_step_ns, batch_step_ns;
 };
 
-/* Whom the step is for: somebody who waits for tokens, or nobody but batch work. */
-enum step_urgency { STEP_PROMPT, STEP_RELAXED };
+/* Whom the step is for: an interactive prompt; none just now; nobody but batch work, for a while. */
+enum step_urgency { STEP_PROMPT, STEP_READY, STEP_RELAXED };
 
 /* decode: the decode rows of the step. */
 int64_t step_bound_ns(const struct step_cost *cost, const struct step_limits *limits, const struct step_shape *decode,

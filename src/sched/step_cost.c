@@ -4,7 +4,7 @@
 
 enum status step_cost_init(struct step_cost *cost, int n_points, const int *rows, const double *rows_ns,
                            struct status_note *note) {
-    *cost = (struct step_cost){0};
+    *cost = (struct step_cost){.slowness = 1};
     if (n_points < 1 || n_points > STEP_COST_MAX_POINTS)
         return status_fail(note, STATUS_INVALID, "a cost table of %d points, not 1 to %d", n_points,
                            STEP_COST_MAX_POINTS);

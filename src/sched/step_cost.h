@@ -26,6 +26,7 @@ struct step_cost {
     double logit_row_ns;                  /* per row with logits */
     double window_share;                  /* of the layers, those that see window_tokens at most: 0 .. 1 */
     int window_tokens;
+    double slowness; /* steps of late were predicted to take so many times what they were at first; > 0 */
 };
 
 /* What a step is made of, as far as its time depends on it. All zero: an empty step, which costs nothing. */

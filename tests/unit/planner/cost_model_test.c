@@ -227,6 +227,12 @@ static void observe_rows(int n_rows, int64_t predicted_ns, int64_t measured_ns) 
     cost_model_observe(&model, &shape, predicted_ns, measured_ns);
 }
 
+static double slowness(void) {
+    struct step_cost cost;
+    cost_model_fill(&model, &cost);
+    return cost.slowness;
+}
+
 static void one_odd_step_changes_nothing(void **state) {
     (void)state;
     struct machine machine = {0};
@@ -235,6 +241,26 @@ static void one_odd_step_changes_nothing(void **state) {
     double before = predicted_prefill(0, 256);
     for (int i = 0; i < 50; i++) observe_rows(256, 1000000, i % 5 ? 1000000 : 50000000);
     assert_true(predicted_prefill(0, 256) == before);
+}
+
+/* Whichever regime the steps are in, and as fast as they change. */
+static void how_slow_steps_are_is_told(void **state) {
+    (void)state;
+    struct machine machine = {0};
+    init_model(1);
+    cost_model_measure(&model, &limits, run, &machine);
+    assert_true(slowness() == 1);
+    for (int round = 0; round < 4; round++) {
+        int n_rows = round % 2 ? 64 : 512;
+        double factor = round < 2 ? 1.5 : 1, base_ns = (double)true_ns(n_rows, 0, 0, 0, 0);
+        for (int i = 0; i < 400; i++) {
+            int64_t predicted_ns = (int64_t)predicted_prefill(0, n_rows);
+            observe_rows(n_rows, predicted_ns, (int64_t)(factor * base_ns));
+        }
+        check_close(slowness(), factor, 0.1);
+    }
+    cost_model_measure(&model, &limits, run, &machine);
+    assert_true(slowness() == 1);
 }
 
 static void a_slower_machine_is_learned_in_its_regime(void **state) {
@@ -318,6 +344,7 @@ int main(void) {
         cmocka_unit_test(the_budget_bounds_repeats_not_points),
         cmocka_unit_test(small_limits_are_kept),
         cmocka_unit_test(one_odd_step_changes_nothing),
+        cmocka_unit_test(how_slow_steps_are_is_told),
         cmocka_unit_test(a_slower_machine_is_learned_in_its_regime),
         cmocka_unit_test(the_cost_of_keys_is_learned),
         cmocka_unit_test(keys_never_cost_nothing),

@@ -148,6 +148,36 @@ static void promises_hold_newcomers_back(void **state) {
     sim_close(&world);
 }
 
+static void slow_down(double times) {
+    struct step_cost *cost = &world.state.cost;
+    for (int i = 0; i < cost->n_points; i++) cost->rows_ns[i] *= times;
+    cost->prefill_key_ns *= times;
+    cost->slowness *= times;
+}
+
+/* The machine takes an eighth longer than it did when the long one's time was told: short ones do not pay for that. */
+static void a_slower_machine_moves_the_due(void **state) {
+    (void)state;
+    for (int with = 0; with < 2; with++) {
+        begin(48, 4096);
+        fill_queue(1, 2600, 100 * SIM_MS);
+        const struct terms *promised = &world.state.sequences[0]->terms;
+        int64_t told_ns = promised->promise_ns - promised->arrival_ns, slack_ns = promised->slack_ns;
+        slow_down(1.125);
+        if (!with) world.state.cost.slowness = 1;
+        requests[1] = (struct sim_request){.at_ns = world.now_ns, .n_prompt = 16, .max_new = 1};
+        sim_play(&world, &requests[1], 1, world.now_ns + 1); /* a step */
+        assert_true(promised->slack_ns == (with ? slack_ns + (told_ns + slack_ns) / 8 : slack_ns));
+        struct admission_candidate newcomer = ask_for(300, 4);
+        assert_true((answer(&newcomer).hold_ns > 0) != with);
+        slow_down(1 / 1.125);
+        requests[2] = (struct sim_request){.at_ns = world.now_ns, .n_prompt = 16, .max_new = 1};
+        sim_play(&world, &requests[2], 1, world.now_ns + 1);
+        assert_true(promised->slack_ns == slack_ns); /* fast again */
+        sim_close(&world);
+    }
+}
+
 /* Short prompts that a long one's deadline keeps out are no less to be expected than before. */
 static void what_is_refused_is_expected_all_the_same(void **state) {
     (void)state;
@@ -194,6 +224,7 @@ int main(void) {
         cmocka_unit_test(a_queue_ahead_makes_it_later),
         cmocka_unit_test(queues_are_bounded_and_tenants_leave_room),
         cmocka_unit_test(promises_hold_newcomers_back),
+        cmocka_unit_test(a_slower_machine_moves_the_due),
         cmocka_unit_test(what_is_refused_is_expected_all_the_same),
         cmocka_unit_test(reasons_have_names),
     };

@@ -251,11 +251,45 @@ static void batch_answers_let_prompts_pass(void **state) {
     close_world(&w);
 }
 
+/* A row takes row_ns more than the one before; the first one first_ns. Steps are bounded, but amply. */
+static void open_timed(struct world *w, double first_ns, double row_ns) {
+    const int rows[] = {1, 1001};
+    const double ns[] = {first_ns, first_ns + 1000 * row_ns};
+    struct plan_limits limits = limits_of(4, 40, 4);
+    limits.step = (struct step_limits){.target_itl_ns = 1000000000, .max_step_ns = 1000000000};
+    open_world(w, 1, limits, MAX_BLOCKS, false);
+    policy_init(&w->state.policy, POLICY_PROMISES);
+    assert_int_equal(step_cost_init(&w->state.cost, 2, rows, ns, NULL), STATUS_OK);
+}
+
+static void a_first_token_does_not_wait_for_a_long_prompts_rows(void **state) {
+    (void)state;
+    static struct world w;
+    open_timed(&w, 1000, 1000);
+    struct slot *longer = arrive(&w, counting, 20, 1, 20, false), *shorter = arrive(&w, counting, 3, 1, 3, false);
+    plan_make(&w.plan, &w.state, w.n_steps);
+    assert_int_equal(w.plan.n_items, 1);
+    assert_ptr_equal(w.plan.items[0].sequence, &shorter->sequence);
+    assert_true(w.plan.items[0].to == 3 && w.plan.items[0].is_sampled);
+    assert_int_equal(longer->sequence.state, SEQ_WAITING); /* holds no blocks for nothing */
+    w.state.policy.kind = POLICY_FCFS;
+    plan_make(&w.plan, &w.state, w.n_steps);
+    assert_int_equal(w.plan.n_items, 2);
+    close_world(&w);
+    open_timed(&w, 1000000, 1); /* a step of its own would cost more than it delays */
+    arrive(&w, counting, 20, 1, 20, false), arrive(&w, counting, 3, 1, 3, false);
+    plan_make(&w.plan, &w.state, w.n_steps);
+    assert_int_equal(w.plan.n_items, 2);
+    assert_int_equal(w.plan.n_rows, 23);
+    close_world(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_lives_with_a_constant_hash),
         cmocka_unit_test(batch_answers_let_prompts_pass),
         cmocka_unit_test(answers_leave_rows_to_a_prompt),
+        cmocka_unit_test(a_first_token_does_not_wait_for_a_long_prompts_rows),
         cmocka_unit_test(decode_goes_before_prompts),
         cmocka_unit_test(nobody_overtakes_who_waits_for_blocks),
         cmocka_unit_test(blocks_are_taken_as_rows_come),

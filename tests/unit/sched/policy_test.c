@@ -140,13 +140,29 @@ static void batch_waits_but_gets_its_share(void **state) {
     assert_in_range(n_batch, 45, 55);
 }
 
+/* What it had while nobody interactive waited is a part of its share. */
+static void batch_work_alone_uses_up_its_share(void **state) {
+    (void)state;
+    begin(POLICY_PROMISES);
+    add(0, 1, 10 * MS)->service_class = TERMS_BATCH, add(0, 2, 100 * MS);
+    policy_refresh(&policy, prompts, n_prompts);
+    policy_charge(&policy, &terms[1], 10 * S);
+    CHECK_ORDER(10, 0, 1);
+    n_prompts = 1;
+    policy_refresh(&policy, prompts, n_prompts);
+    policy_charge(&policy, &terms[0], S);
+    n_prompts = 2;
+    CHECK_ORDER(10, 1, 0);
+}
+
 static void late_batch_passes_longer_prompts_that_have_time(void **state) {
     (void)state;
     begin(POLICY_PROMISES);
     add_promised(1, 200 * MS, S, 250 * MS)->service_class = TERMS_BATCH;
     add_promised(2, 3 * S, 10 * S, 2500 * MS), add_promised(3, 50 * MS, 10 * S, 2500 * MS);
     CHECK_ORDER(500 * MS, 2, 1, 0);
-    CHECK_ORDER(S, 2, 0, 1); /* due in 250 ms: it cannot wait for the long one, and may not pass the short one */
+    CHECK_ORDER(S, 2, 0, 1);     /* due in 250 ms: it cannot wait for the long one, and may not pass the short one */
+    CHECK_ORDER(3 * S, 2, 1, 0); /* it is late whatever is done */
     terms[1].promise_ns = 4 * S, terms[1].slack_ns = 100 * MS;
     CHECK_ORDER(S, 1, 2, 0); /* whose own promise is at stake */
     terms[0].promise_ns = 0;
@@ -174,6 +190,19 @@ static void a_storm_gives_way(void **state) {
     CHECK_ORDER(10, 4, 0, 1, 2, 3);
     policy_charge(&policy, &terms[4], S); /* now the other one has received more */
     CHECK_ORDER(10, 0, 1, 2, 3, 4);
+}
+
+static void who_gives_way_anyway_counts_little(void **state) {
+    (void)state;
+    begin(POLICY_PROMISES);
+    add(0, 1, 10 * MS), add(0, 2, 20 * MS)->hold_ns = S, add(0, 3, 30 * MS)->service_class = TERMS_BATCH;
+    add_promised(4, 100 * MS, 110 * MS, 10 * MS);
+    CHECK_ORDER(10, 3, 0, 1, 2);
+    assert_true(policy_weight(&prompts[0]) == 1 && policy_weight(&prompts[3]) == 1);
+    assert_true(policy_weight(&prompts[1]) < 0.1 && policy_weight(&prompts[2]) < 0.1);
+    terms[2].service_class = TERMS_INTERACTIVE;
+    CHECK_ORDER(10, 3, 0, 2, 1);
+    assert_true(policy_weight(&prompts[2]) == 1);
 }
 
 static void tenants_have_slots(void **state) {
@@ -204,9 +233,11 @@ int main(void) {
         cmocka_unit_test(held_ones_let_others_go_first),
         cmocka_unit_test(preempted_ones_go_first),
         cmocka_unit_test(batch_waits_but_gets_its_share),
+        cmocka_unit_test(batch_work_alone_uses_up_its_share),
         cmocka_unit_test(late_batch_passes_longer_prompts_that_have_time),
         cmocka_unit_test(a_waiter_lends_its_place),
         cmocka_unit_test(a_storm_gives_way),
+        cmocka_unit_test(who_gives_way_anyway_counts_little),
         cmocka_unit_test(tenants_have_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

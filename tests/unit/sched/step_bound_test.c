@@ -27,6 +27,10 @@ static void the_table_of_plan_md(void **state) {
     assert_int_equal(bound_of(10, 31, STEP_PROMPT), 60); /* 1.5 x 40 */
     assert_int_equal(bound_of(10, 0, STEP_PROMPT), 60);
     assert_int_equal(bound_of(40, 0, STEP_PROMPT), 80);
+    assert_int_equal(bound_of(10, 0, STEP_READY), 30);
+    assert_int_equal(bound_of(10, 1, STEP_READY), 25);
+    assert_int_equal(bound_of(10, 11, STEP_READY), 30); /* 1.5 x 20 */
+    assert_int_equal(bound_of(40, 0, STEP_READY), 80);
     assert_int_equal(bound_of(10, 0, STEP_RELAXED), 250);
     assert_int_equal(bound_of(20, 1, STEP_RELAXED), 400);
     struct step_limits unbounded = limits;
