@@ -155,7 +155,7 @@ enum status api_server_open(struct api_server *api, struct engine *engine, const
     api->answer_rules = answer_rules;
     request_metrics_init(&api->metrics, engine_max_context(engine));
     memcpy(api->metrics.slo.target_ns, api->options.slo_ns, sizeof api->options.slo_ns);
-    api->worker = mem_alloc(sizeof *api->worker);
+    api->worker = mem_alloc_lines(sizeof *api->worker);
     enum status status = api->worker ? STATUS_OK : STATUS_NOMEM;
     if (!status && (status = tokenize_worker_start(api->worker, api, api->options.max_calls)) != STATUS_OK) {
         mem_free(api->worker); /* nothing runs that could be stopped */

@@ -50,6 +50,14 @@ void *mem_alloc_array(size_t n, size_t item_bytes) {
     return counted(calloc(n, item_bytes));
 }
 
+void *mem_alloc_lines(size_t n_bytes) {
+    void *p = NULL;
+    if (is_told_to_fail() || is_too_large(n_bytes, 1)) return NULL;
+    if (posix_memalign(&p, MEM_LINE_BYTES, n_bytes ? n_bytes : 1)) return NULL;
+    memset(p, 0, n_bytes);
+    return counted(p);
+}
+
 void *mem_resize_array(void *old, size_t n, size_t item_bytes) {
     if (is_told_to_fail() || is_too_large(n, item_bytes)) return NULL;
     if (n == 0 || item_bytes == 0) n = item_bytes = 1;

@@ -13,6 +13,9 @@
 WARN_UNUSED void *mem_alloc(size_t n_bytes);
 WARN_UNUSED void *mem_alloc_array(size_t n, size_t item_bytes);
 
+/* The same for what has members on cache lines of their own (_Alignas(64)): aligned to MEM_LINE_BYTES. */
+WARN_UNUSED void *mem_alloc_lines(size_t n_bytes);
+
 /* Grows or shrinks to n items; new bytes are not zeroed. On NULL the old memory is unchanged and still the caller's. */
 WARN_UNUSED void *mem_resize_array(void *old, size_t n, size_t item_bytes);
 
@@ -21,6 +24,7 @@ WARN_UNUSED char *mem_strndup(const char *text, size_t n_bytes);
 
 void mem_free(void *p);
 
+#define MEM_LINE_BYTES 64
 #define MEM_HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 /* Zeroed pages for pools and packed weights, aligned to 2 MiB and, from 1 MiB on, advised as huge; release with the

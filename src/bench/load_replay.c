@@ -19,7 +19,8 @@ struct item {
     struct replay *replay;
     enum state state;
     int64_t due_ns;
-    struct str own; /* its own words */
+    int64_t cancel_ns; /* NEVER: not, or done */
+    struct str own;    /* its own words */
     struct load_answer answer;
 };
 
@@ -79,15 +80,21 @@ static void keep_times(const struct replay *replay, const struct load_answer *an
     outcome->n_tokens = n;
 }
 
-static void on_end(void *owner, struct load_answer *answer) {
-    struct item *item = owner;
-    struct replay *replay = item->replay;
-    int idx = (int)(item - replay->items);
+static void keep_answer(struct replay *replay, int idx) {
+    const struct load_answer *answer = &replay->items[idx].answer;
     struct outcome *outcome = &replay->outcomes->of[idx];
     if (answer->n_prompt > 0) outcome->n_prompt = answer->n_prompt;
     outcome->n_cached = answer->n_cached > 0 ? answer->n_cached : 0;
     keep_times(replay, answer, outcome, replay->trace->requests[idx].n_output);
     replay->n_running--;
+}
+
+static void on_end(void *owner, struct load_answer *answer) {
+    struct item *item = owner;
+    struct replay *replay = item->replay;
+    int idx = (int)(item - replay->items);
+    struct outcome *outcome = &replay->outcomes->of[idx];
+    keep_answer(replay, idx);
     if (answer->end != LOAD_OK) snprintf(outcome->note, sizeof outcome->note, "%s", answer->note);
     if (answer->retry_after_s > 0) outcome->retry_after_ns = (int64_t)answer->retry_after_s * 1000000000;
     bool is_failed = answer->end != LOAD_OK && answer->end != LOAD_REFUSED;
@@ -147,8 +154,26 @@ static enum status submit(struct replay *replay, int idx) {
     status = load_client_start(replay->client, &ask, &item->answer, on_end, item, replay->note);
     if (status) return status;
     item->state = RUNNING;
+    if (asked->has_cancel)
+        item->cancel_ns = outcome->arrival_ns + (int64_t)(asked->cancel_ms * 1e6 * replay->options->scale);
     replay->n_running++;
     return STATUS_OK;
+}
+
+/* Clients leave whose time it is. *next_ns: moved to when the next one will. */
+static void cancel_due(struct replay *replay, int64_t *next_ns) {
+    for (int i = 0; i < replay->trace->n_requests; i++) {
+        struct item *item = &replay->items[i];
+        if (item->state != RUNNING || item->cancel_ns == NEVER) continue;
+        if (item->cancel_ns <= now_ns(replay)) {
+            item->cancel_ns = NEVER;
+            load_client_cancel(replay->client, &item->answer);
+            keep_answer(replay, i);
+            come_home(replay, i, OUTCOME_CANCELLED);
+        } else if (item->cancel_ns < *next_ns) {
+            *next_ns = item->cancel_ns;
+        }
+    }
 }
 
 /* Sends what is due and finds when the next is. In a closed loop everything is due at once, in the trace's order. */
@@ -187,7 +212,8 @@ static enum status prepare(struct replay *replay) {
         struct item *item = &replay->items[i];
         *item = (struct item){.replay = replay,
                               .state = asked->after >= 0 ? UNKNOWN_DUE : DUE,
-                              .due_ns = (int64_t)(asked->arrival_ms * 1e6 * replay->options->scale)};
+                              .due_ns = (int64_t)(asked->arrival_ms * 1e6 * replay->options->scale),
+                              .cancel_ns = NEVER};
         str_init(&item->own, MAX_TEXT_BYTES);
         if (load_answer_init(&item->answer, asked->n_output > 0 ? asked->n_output : 1)) return STATUS_NOMEM;
     }
@@ -200,6 +226,7 @@ static enum status run(struct replay *replay) {
     replay->start_ns = clock_now_ns();
     while (replay->n_home < replay->trace->n_requests && !status) {
         status = send_due(replay, &next_ns);
+        cancel_due(replay, &next_ns);
         if (!status) load_client_run(replay->client, wait_ms(replay, next_ns));
     }
     replay->outcomes->totals.wall_ms = (double)now_ns(replay) / 1e6;

@@ -2,7 +2,10 @@
  * fixed number of clients is free (closed loop).
  *
  * Prompts without ids are made of words, since made-up ids are not everybody's. What continues another request sends
- * that one's turns and answer before its own.   Thread: the caller's.   Memory: texts, until the end. */
+ * that one's turns and answer before its own. Clients leave at cancel_ms. Tenants, priorities and deadlines are not
+ * sent: they are a matter of keys and headers, which every server has its own of.
+ *
+ * Thread: the caller's.   Memory: texts, until the end. */
 #ifndef KVICK_BENCH_LOAD_REPLAY_H
 #define KVICK_BENCH_LOAD_REPLAY_H
 
@@ -19,8 +22,8 @@ struct load_replay_options {
     int timeout_ms;         /* of a request */
 };
 
-/* outcomes: initialised for the trace. A request that fails otherwise than by a refusal counts as cancelled, with its
- * note. *out_n_failed: how many did. Errors: STATUS_NOMEM, STATUS_IO, STATUS_INVALID for ids where
+/* outcomes: initialised for the trace. A request that fails otherwise than by a refusal counts as cancelled too, with
+ * its note. *out_n_failed: how many did. Errors: STATUS_NOMEM, STATUS_IO, STATUS_INVALID for ids where
  * they cannot be sent. */
 WARN_UNUSED enum status load_replay_run(const struct load_target *target, const struct load_replay_options *options,
                                         struct outcomes *outcomes, int *out_n_failed, struct status_note *note);

@@ -3,8 +3,9 @@
  * Decoding sequences get one row each (decode), and what is left of the step's time, L of step_bound, goes to prompts
  * in the order of policy (prefill), as far as they are not better off in a later one (step_company). If rows are short,
  * those that decoded longest ago come first, and while a prompt waits a quarter of the rows is kept for prompts. A
- * step's predicted time exceeds L only if not even one prompt row fits, and then by that row. Thread: engine.   Memory:
- * sized at init. */
+ * step's predicted time exceeds L only if not even one prompt row fits, and then by that row.
+ *
+ * Thread: engine.   Memory: sized at init. */
 #ifndef KVICK_SCHED_PLAN_H
 #define KVICK_SCHED_PLAN_H
 

@@ -133,6 +133,7 @@ def a_queued_client_that_leaves_harms_nobody():
 
 
 def a_whale_stops_no_stream():
+    n_prompt, chunk = (4096, 256) if SLOW == 1 else (1024, 64)
     begun, swallowed, is_over = (threading.Event() for _ in range(3))
 
     def times(s, body, at=0, event=None):
@@ -151,12 +152,12 @@ def a_whale_stops_no_stream():
         return told
 
     def swallow(s):
-        whale = {"prompt": [(37 * i) % 40000 + 3 for i in range(4096)], "max_tokens": 2, "return_progress": True}
+        whale = {"prompt": [(37 * i) % 40000 + 3 for i in range(n_prompt)], "max_tokens": 2, "return_progress": True}
         try:
             return begun.wait(60 * SLOW) and times(s, whale, 2, swallowed)
         finally:
             is_over.set()
-    with KvickServer("--chunk", "256", max_len=4500) as s:
+    with KvickServer("--chunk", str(chunk), max_len=4500) as s:
         stream, whale, late = in_threads(
             lambda: times(s, {"prompt": "x", "max_tokens": 4000}, 5, begun), lambda: swallow(s),
             lambda: swallowed.wait(60 * SLOW) and times(s, {"prompt": list(range(8)), "max_tokens": 2}))

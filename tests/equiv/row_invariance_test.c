@@ -4,10 +4,10 @@
  * Each model runs with every KV type and, where its weights are quantized, every activation form, but with every pair
  * of them under KVICK_LONG only: a form changes products of weights, a KV type attention, and only float activations go
  * from one to the other. The weight types take turns, so that each pair runs with a third of them. For each of these
- * come 6 ways of chunk, block size and threads with every value of each (real models: 2 for each KV type, 6 in all);
- * KVICK_LONG: all 72 combinations, each alone, with mates and reversed (real models: 12, for more than two threads and
- * other block sizes change nothing there that small models do not show). Other EXACT options are the engine's and are
- * nothing that forward sees. */
+ * come 6 ways of chunk, block size and threads with every value of each (real models: 2 for each KV type, 6 in all).
+ * KVICK_LONG: each way alone, with mates and reversed, and for the pairs whose turn it is all 72 combinations (real
+ * models: 12, for more than two threads and other block sizes change nothing there that small models do not show).
+ * Other EXACT options are the engine's and are nothing that forward sees. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,9 +259,9 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
     }
 }
 
-/* The best tier gets every value of every option (KVICK_LONG: every combination that forward knows), the slow ones a
- * share of it each time, on fewer positions. */
-static void try_all_tiers(struct subject *subject, bool is_small) {
+/* The best tier gets every value of every option (KVICK_LONG, in turn: every combination that forward knows), the slow
+ * ones a share of it each time, on fewer positions. */
+static void try_all_tiers(struct subject *subject, bool is_small, bool is_in_turn) {
     bool is_long = getenv("KVICK_LONG") != NULL;
     unsigned all = cpu_detect();
     int best = 0, first = subject->kv_idx * exact_options_n_values() / N_KV_DTYPES;
@@ -275,7 +275,7 @@ static void try_all_tiers(struct subject *subject, bool is_small) {
         if (!(all >> i & 1) || is_too_slow) continue;
         assert_int_equal(cpu_mask(all, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
         if (i == best)
-            samples = (struct samples){.n = n_values, .is_all_company = is_long, .is_product = is_long};
+            samples = (struct samples){.n = n_values, .is_all_company = is_long, .is_product = is_long && is_in_turn};
         else if (is_small && is_long)
             samples = (struct samples){.n = n_values, .is_all_company = true};
         /* Small models see every value with each KV type; a real one, a hundred times as costly, with one of them. */
@@ -304,11 +304,10 @@ static int head_dim_of(const struct subject *subject) {
     return config.head_dim;
 }
 
-/* But for KVICK_LONG types of weights with forms take turns, so that together they have every KV type with every form;
+/* Types of weights with forms take turns, so that together they have every KV type with every form;
  * in a sanitizer's build each has one pair, and other models one KV type. */
 static bool is_turn_of(const struct model_case *model, int kv, int form, bool has_forms) {
     int idx = (int)(model - cases), n_forms = ACTIVATIONS_INT16 - ACTIVATIONS_AUTO + 1;
-    if (getenv("KVICK_LONG") && !test_is_slow_build()) return true;
     if (!has_forms) return !test_is_slow_build() || kv == idx % N_KV_DTYPES;
     form -= ACTIVATIONS_AUTO;
     return kv == (idx + form) % N_KV_DTYPES && (!test_is_slow_build() || form == idx / N_KV_DTYPES % n_forms);
@@ -323,13 +322,14 @@ static void bits_do_not_depend_on_the_way(void **state) {
     find_file(model, &subject);
     for (int kv = 0; kv < N_KV_DTYPES; kv++) {
         for (int form = ACTIVATIONS_AUTO; form <= (has_forms ? ACTIVATIONS_INT16 : ACTIVATIONS_AUTO); form++) {
-            if (!is_turn_of(model, kv, form, has_forms)) continue;
+            bool is_in_turn = is_turn_of(model, kv, form, has_forms);
+            if (!is_in_turn && (!getenv("KVICK_LONG") || test_is_slow_build())) continue;
             if (head_dim_of(&subject) % dtype_block_elements(kv_dtypes[kv])) continue; /* is refused */
             subject.kv_idx = kv;
             subject.kv_dtype = kv_dtypes[kv];
             subject.form = (enum activation_form)form;
             make_base(&subject);
-            try_all_tiers(&subject, !model->real);
+            try_all_tiers(&subject, !model->real, is_in_turn);
             free_base(&subject);
         }
     }

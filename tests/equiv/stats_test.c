@@ -119,11 +119,11 @@ static void alone_nothing_is_lost(void **state) {
         assert_int_equal(stats.n_cache_asked, 600 * (i + 1));
     }
     assert_in_range(stats.n_cache_found, 500, 599);
-    /* What was not computed had taken about as long as what was: the first prompt, less the chunk that was left. */
-    double saved_s = (double)stats.cache_saved_ns / 1e9;
-    if (saved_s < 0.2 * stats.step_seconds[ENGINE_STEP_PREFILL].sum ||
-        saved_s > 5 * stats.step_seconds[ENGINE_STEP_PREFILL].sum)
-        fail_msg("%g s saved, prompts took %g s", saved_s, stats.step_seconds[ENGINE_STEP_PREFILL].sum);
+    /* What was not computed had taken about as long as what was: the first prompt, less the chunk that was left. In a
+     * sanitizer's build, where much else runs, costs are measured while the machine does something else. */
+    double saved_s = (double)stats.cache_saved_ns / 1e9, took_s = stats.step_seconds[ENGINE_STEP_PREFILL].sum;
+    if (!test_is_slow_build() && (saved_s < 0.2 * took_s || saved_s > 5 * took_s))
+        fail_msg("%g s saved, prompts took %g s", saved_s, took_s);
     engine_destroy(&engine);
 }
 

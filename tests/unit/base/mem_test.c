@@ -12,16 +12,20 @@ static void assert_zero(const void *p, size_t n_bytes) {
 static void memory_is_zeroed_aligned_and_counted(void **state) {
     (void)state;
     long n_live = mem_n_live();
-    void *p[4] = {mem_alloc(1000), mem_alloc_array(10, 100), mem_alloc(0), mem_alloc_array(0, 8)};
+    void *p[6] = {mem_alloc(1000),       mem_alloc_array(10, 100), mem_alloc(0),
+                  mem_alloc_array(0, 8), mem_alloc_lines(1000),    mem_alloc_lines(0)};
     assert_zero(p[0], 1000);
     assert_zero(p[1], 1000);
-    for (int i = 0; i < 4; i++) {
+    assert_zero(p[4], 1000);
+    assert_int_equal((uintptr_t)p[4] % MEM_LINE_BYTES, 0);
+    assert_int_equal((uintptr_t)p[5] % MEM_LINE_BYTES, 0);
+    for (int i = 0; i < 6; i++) {
         assert_non_null(p[i]);
         assert_int_equal((uintptr_t)p[i] % 16, 0);
         for (int j = 0; j < i; j++) assert_ptr_not_equal(p[i], p[j]);
     }
-    assert_int_equal(mem_n_live(), n_live + 4);
-    for (int i = 0; i < 4; i++) mem_free(p[i]);
+    assert_int_equal(mem_n_live(), n_live + 6);
+    for (int i = 0; i < 6; i++) mem_free(p[i]);
     mem_free(NULL);
     assert_int_equal(mem_n_live(), n_live);
 }
@@ -31,6 +35,7 @@ static void products_that_wrap_are_refused(void **state) {
     long n_live = mem_n_live();
     assert_null(mem_alloc_array(SIZE_MAX / 2 + 2, 2));
     assert_null(mem_alloc_array((size_t)1 << 33, (size_t)1 << 33));
+    assert_null(mem_alloc_lines(SIZE_MAX / 2 + 2));
     assert_null(mem_resize_array(NULL, SIZE_MAX / 2 + 2, 2));
     assert_null(mem_strndup("abc", SIZE_MAX));
     assert_null(mem_map_pages(SIZE_MAX));

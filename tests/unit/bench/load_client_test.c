@@ -1,9 +1,12 @@
-/* load_client, load_target: against a server that streams, stalls, refuses and breaks off as others do. */
+/* load_client, load_target, load_replay: against a server that streams, stalls, refuses and breaks off as others do. */
 #include "support/test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "bench/load_replay.h"
 #include "bench/load_target.h"
 #include "http/sse.h"
 #include "support/http_host.h"
@@ -14,6 +17,7 @@ struct fixture {
     struct http_host host;
     struct http_exchange *streams[32];
     int n_ticks[32];
+    int n_more_ticks; /* until the end */
     bool refuses_extras, has_no_chat;
 };
 
@@ -29,7 +33,7 @@ static void on_tick(void *owner) {
         if (!exchange || ++fixture->n_ticks[i] < PAUSE_TICKS) continue;
         if (fixture->n_ticks[i] == PAUSE_TICKS)
             send_data(exchange, "{\"choices\":[{\"delta\":{\"content\":\"Hel\"},\"token_ids\":[5]}]}");
-        if (fixture->n_ticks[i] < PAUSE_TICKS * 2) continue;
+        if (fixture->n_ticks[i] < PAUSE_TICKS * 2 + fixture->n_more_ticks) continue;
         send_data(exchange, "{\"choices\":[{\"delta\":{\"content\":\"lo\"},\"token_ids\":[6,7]}]}");
         send_data(exchange, "{\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}");
         send_data(exchange, "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,"
@@ -41,11 +45,17 @@ static void on_tick(void *owner) {
     }
 }
 
+static void on_gone(void *owner) {
+    struct http_exchange **stream = owner;
+    *stream = NULL;
+}
+
 static void begin_stream(struct fixture *fixture, struct http_exchange *exchange) {
     int i = 0;
     while (i < 31 && fixture->streams[i]) i++;
     fixture->streams[i] = exchange;
     fixture->n_ticks[i] = 0;
+    http_exchange_on_gone(exchange, on_gone, &fixture->streams[i]);
     sse_start(exchange);
     http_exchange_send(exchange, ": ping\n\n", 8);
     send_data(exchange, "{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}");
@@ -56,12 +66,16 @@ static void reply(struct http_exchange *exchange, int code, const char *text) {
     http_exchange_reply(exchange, code, "application/json", text, strlen(text));
 }
 
-static void break_off(struct http_exchange *exchange, const char *how) {
+static bool says(const char *body, size_t n, const char *words) {
+    return memmem(body, n, words, strlen(words)) != NULL;
+}
+
+static void break_off(struct http_exchange *exchange, const char *how, size_t n_how) {
     sse_start(exchange);
     send_data(exchange, "{\"choices\":[{\"delta\":{\"content\":\"a\"}}]}");
-    if (strstr(how, "do garbage")) send_data(exchange, "no json");
-    if (strstr(how, "do error")) send_data(exchange, "{\"error\":{\"message\":\"out of blocks\"}}");
-    if (strstr(how, "do cut"))
+    if (says(how, n_how, "do garbage")) send_data(exchange, "no json");
+    if (says(how, n_how, "do error")) send_data(exchange, "{\"error\":{\"message\":\"out of blocks\"}}");
+    if (says(how, n_how, "do cut"))
         http_exchange_abort(exchange);
     else
         http_exchange_end(exchange); /* "do unfinished": without [DONE] */
@@ -78,15 +92,15 @@ static void handle(void *owner, struct http_exchange *exchange) {
         reply(exchange, 401, "{\"error\":{\"message\":\"who are you\"}}");
     else if (fixture->has_no_chat && strcmp(path, "/v1/chat/completions") == 0)
         reply(exchange, 404, "nothing here");
-    else if (fixture->refuses_extras && memmem(body, n, "ignore_eos", 10))
+    else if (fixture->refuses_extras && says(body, n, "ignore_eos"))
         reply(exchange, 400, "{\"error\":{\"message\":\"ignore_eos\"}}");
-    else if (memmem(body, n, "do busy", 7)) {
+    else if (says(body, n, "do busy")) {
         http_exchange_set_header(exchange, "Retry-After", "3");
         reply(exchange, 429, "{\"error\":{\"message\":\"later\"}}");
-    } else if (memmem(body, n, "do bad", 6))
+    } else if (says(body, n, "do bad"))
         reply(exchange, 422, "<html>no</html>");
-    else if (memmem(body, n, "do ", 3))
-        break_off(exchange, body);
+    else if (says(body, n, "do "))
+        break_off(exchange, body, n);
     else
         begin_stream(fixture, exchange);
 }
@@ -221,11 +235,52 @@ static void plainer_servers_are_asked_plainly(void **state) {
     assert_int_equal(load_target_find(&target, &wishes, &note), STATUS_PEER);
 }
 
+static void a_traces_clients_leave_when_it_says(void **state) {
+    static const char *const lines =
+        "{\"kvick_trace\":1,\"name\":\"leaving\"}\n"
+        "{\"arrival_ms\":0,\"prompt_tokens\":9,\"output_tokens\":3}\n"
+        "{\"arrival_ms\":0,\"prompt_tokens\":9,\"output_tokens\":3,\"cancel_ms\":200}\n"
+        "{\"arrival_ms\":0,\"prompt_tokens\":9,\"output_tokens\":3,\"after\":1}\n"
+        "{\"arrival_ms\":10,\"prompt_tokens\":9,\"output_tokens\":3,\"cancel_ms\":60000}\n";
+    static const enum outcome_kind expected[] = {OUTCOME_FINISHED, OUTCOME_CANCELLED, OUTCOME_SKIPPED,
+                                                 OUTCOME_FINISHED};
+    char path[] = "/tmp/kvick-trace-XXXXXX";
+    int fd = mkstemp(path), n_failed;
+    struct fixture fixture = {.n_more_ticks = 120};
+    struct trace trace;
+    struct outcomes outcomes;
+    struct status_note note;
+    const struct load_replay_options options = {.scale = 1, .tokens_per_word = 1, .timeout_ms = 20000};
+    (void)state;
+    assert_int_equal(write(fd, lines, strlen(lines)), (ssize_t)strlen(lines));
+    close(fd);
+    if (trace_read(&trace, path, &note)) fail_msg("%s", note.text);
+    unlink(path);
+    start(&fixture);
+    struct load_target target = find(&fixture, "");
+    for (int n_clients = 0; n_clients <= 4; n_clients += 4) { /* at the trace's times, and as fast as four can */
+        struct load_replay_options how = options;
+        how.n_clients = n_clients;
+        assert_int_equal(outcomes_init(&outcomes, &trace), STATUS_OK);
+        if (load_replay_run(&target, &how, &outcomes, &n_failed, &note)) fail_msg("%s", note.text);
+        assert_int_equal(n_failed, 0);
+        for (int i = 0; i < 4; i++) assert_int_equal(outcomes.of[i].kind, expected[i]);
+        /* Its first content came after 150 ms; its second would have after 1.5 s. */
+        assert_int_equal(outcomes.of[1].n_tokens, 1);
+        int64_t stayed_ns = outcomes.of[1].finished_ns - outcomes.of[1].arrival_ns;
+        assert_true(stayed_ns >= 200000000 && stayed_ns < 1400000000);
+        outcomes_deinit(&outcomes);
+    }
+    stop(&fixture);
+    trace_deinit(&trace);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_token_is_the_first_content),
         cmocka_unit_test(every_failure_has_its_class),
         cmocka_unit_test(plainer_servers_are_asked_plainly),
+        cmocka_unit_test(a_traces_clients_leave_when_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "tokenizer/tokenizer.h"
 #include "weights/gguf.h"
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#ifdef KVICK_SANITIZED
 #define N_BYTES 20000 /* instrumented code is slow, and its times prove nothing: only that nothing breaks */
 #define MAX_RATIO 10.0
 #else
