@@ -143,7 +143,8 @@ def chunks_are_left_out_on_demand():
         chunked, text = chunks_of(True, 1)
         whole, same = chunks_of(False, 1)
         assert len(chunked) >= 5 and max(chunked) <= 32 and whole == [150] and text == same, (chunked, whole, text, same)
-        assert chunks_of(True, 1) == (chunked, text)
+        again, same = chunks_of(True, 1)  # a busy machine cuts them otherwise
+        assert len(again) >= 5 and max(again) <= 32 and text == same, (again, text, same)
 
 
 def loop_cpu_ns(s):
