@@ -192,11 +192,10 @@ static bool make_blocks(struct forecast *forecast, const struct forecast_sequenc
 static int fill(struct forecast *forecast, const struct plan_state *state, struct step_shape *shape,
                 const struct step_pace *pace) {
     int64_t limit_ns = state->limits.step.is_unbounded ? STEP_COST_MAX_NS : pace->limit_ns;
-    bool always_joins = forecast->policy.kind == POLICY_FCFS || state->limits.step.is_unbounded;
     int n_left = state->limits.max_prefill_rows, n_chunks = 0;
     struct step_shape decode = *shape;
-    struct step_company company = {0};
-    for (int i = 0; i < forecast->n_prompts; i++) company.waiting += policy_weight(&forecast->prompts[i]);
+    struct step_company company =
+        step_company_begin(&forecast->policy, state->limits.step.is_unbounded, forecast->prompts, forecast->n_prompts);
     for (int i = 0; i < forecast->n_prompts && n_left > 0; i++) {
         int index = forecast->indices[forecast->order[i]];
         struct forecast_sequence *sequence = &forecast->sequences[index];
@@ -209,7 +208,7 @@ static int fill(struct forecast *forecast, const struct plan_state *state, struc
         if (n == 0) n = 1;
         struct step_shape joined = *shape;
         step_cost_add_prefill(&state->cost, &joined, sequence->pos, sequence->pos + n, n_logits_of(sequence, n));
-        if (!always_joins && !step_company_joins(&company, &state->cost, &decode, shape, &joined)) break;
+        if (!step_company_joins(&company, &state->cost, &decode, shape, &joined)) break;
         if (must_start) move_blocks(forecast, sequence, -1);
         sequence->phase = FORECAST_PREFILL;
         forecast->n_rows[index] = n;

@@ -78,18 +78,15 @@ static int fit_rows(const struct plan *plan, const struct plan_state *state, con
     return n_in_time == 0 && n_prefill_rows == 0 ? 1 : n_in_time;
 }
 
-/* Whether its rows belong into this step (step_company). Of one that has not started those count that are cached no
- * more. */
+/* Whether n_rows of it belong into this step. Of one that has not started none are counted that are cached. */
 static bool joins(const struct plan *plan, const struct plan_state *state, const struct step_company *company,
-                  const struct step_shape *decode, const struct sequence *sequence) {
-    if (state->policy.kind == POLICY_FCFS || state->limits.step.is_unbounded) return true;
+                  const struct step_shape *decode, const struct sequence *sequence, int n_rows) {
     int from = sequence->state == SEQ_WAITING ? sequence->terms.n_cached : sequence->n_computed;
-    int n_rows = fit_rows(plan, state, sequence);
     if (n_rows > sequence->n_tokens - from) n_rows = sequence->n_tokens - from;
+    int logits_from = prefill_logits_from(sequence), first_logit = logits_from > from ? logits_from : from;
     struct step_shape joined = plan->shape;
-    int logits_from = prefill_logits_from(sequence);
-    int n_logit_rows = from + n_rows > logits_from ? from + n_rows - logits_from : 0;
-    step_cost_add_prefill(&state->cost, &joined, from, from + n_rows, n_logit_rows);
+    step_cost_add_prefill(&state->cost, &joined, from, from + n_rows,
+                          from + n_rows > first_logit ? from + n_rows - first_logit : 0);
     return step_company_joins(company, &state->cost, decode, &plan->shape, &joined);
 }
 
@@ -109,14 +106,15 @@ void prefill_plan(struct plan *plan, struct plan_state *state, int64_t now_ns) {
     policy_order(&state->policy, plan->prompts, n_prompts, now_ns, &pace, plan->order);
     struct sequence *head = NULL; /* the first that waits for blocks */
     struct step_shape decode = plan->shape;
-    struct step_company company = {0};
-    for (int i = 0; i < n_prompts; i++) company.waiting += policy_weight(&plan->prompts[i]);
+    struct step_company company =
+        step_company_begin(&state->policy, state->limits.step.is_unbounded, plan->prompts, n_prompts);
     for (int i = 0; i < n_prompts; i++) {
         struct sequence *sequence = plan->candidates[plan->order[i]];
         bool must_start = sequence->state == SEQ_WAITING;
         if (must_start && head && (state->policy.kind == POLICY_FCFS || head->n_bypassed >= PREFILL_MAX_BYPASS))
             continue;
-        if (fit_rows(plan, state, sequence) == 0 || !joins(plan, state, &company, &decode, sequence)) return;
+        int n_rows = fit_rows(plan, state, sequence);
+        if (n_rows == 0 || !joins(plan, state, &company, &decode, sequence, n_rows)) return;
         if (must_start && !room_start(sequence, state)) {
             if (!head) head = sequence;
             continue;
@@ -124,7 +122,7 @@ void prefill_plan(struct plan *plan, struct plan_state *state, int64_t now_ns) {
         if (must_start && head) head->n_bypassed++;
         /* A start finds a prefix, so the rows are other ones now. */
         if (single_flight_is_planned(plan, sequence)) continue;
-        int n_rows = fit_rows(plan, state, sequence);
+        n_rows = fit_rows(plan, state, sequence);
         if (n_rows > 0) n_rows = room_grow(sequence, sequence->n_computed + n_rows) - sequence->n_computed;
         if (n_rows <= 0) continue;
         bool ends = n_rows == sequence_n_pending(sequence);

@@ -1,5 +1,12 @@
 #include "sched/step_company.h"
 
+struct step_company step_company_begin(const struct policy *policy, bool is_unbounded,
+                                       const struct policy_prompt *prompts, int n_prompts) {
+    struct step_company company = {.takes_all = policy->kind == POLICY_FCFS || is_unbounded};
+    for (int i = 0; i < n_prompts; i++) company.waiting += policy_weight(&prompts[i]);
+    return company;
+}
+
 /* The chunk in a step of its own. */
 static struct step_shape alone(const struct step_shape *decode, const struct step_shape *step,
                                const struct step_shape *joined) {
@@ -13,7 +20,7 @@ static struct step_shape alone(const struct step_shape *decode, const struct ste
 bool step_company_joins(const struct step_company *company, const struct step_cost *cost,
                         const struct step_shape *decode, const struct step_shape *step,
                         const struct step_shape *joined) {
-    if (company->ending < 1) return true; /* nobody whose wait counts in full */
+    if (company->takes_all || company->ending < 1) return true; /* nobody whose wait counts in full */
     struct step_shape own = alone(decode, step, joined);
     double step_ns = (double)step_cost_ns(cost, step), joined_ns = (double)step_cost_ns(cost, joined);
     double saved_ns = step_ns + (double)step_cost_ns(cost, &own) - joined_ns;

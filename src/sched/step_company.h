@@ -9,13 +9,19 @@
 
 #include <stdbool.h>
 
+#include "sched/policy.h"
 #include "sched/step_cost.h"
 
 /* Prompts by what their waiting counts (policy_weight). */
 struct step_company {
     double ending;  /* they end with the step, as it is so far */
     double waiting; /* they do not */
+    bool takes_all; /* by first come, first served, and in steps without a bound, whatever fits joins */
 };
+
+/* Of a step that nobody ends with yet. prompts: as policy_order has filled them. */
+struct step_company step_company_begin(const struct policy *policy, bool is_unbounded,
+                                       const struct policy_prompt *prompts, int n_prompts);
 
 /* decode: the step's decode rows alone; step: as it is so far; joined: with the chunk. */
 bool step_company_joins(const struct step_company *company, const struct step_cost *cost,

@@ -19,7 +19,8 @@ static struct step_shape rows_of(int n_decode, int n_prefill) {
 static bool joins(double ending, double waiting, int n_rows, int n_more) {
     struct step_cost cost = made();
     struct step_shape decode = rows_of(1, 0), step = rows_of(1, n_rows), joined = rows_of(1, n_rows + n_more);
-    return step_company_joins(&(struct step_company){ending, waiting}, &cost, &decode, &step, &joined);
+    return step_company_joins(&(struct step_company){.ending = ending, .waiting = waiting}, &cost, &decode, &step,
+                              &joined);
 }
 
 static void where_nobody_ends_all_join(void **state) {
