@@ -5,7 +5,10 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include <asm/prctl.h>
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #define HWCAP_BIT_ASIMDDP (1ul << 20) /* arch/arm64/include/uapi/asm/hwcap.h */
@@ -42,9 +45,15 @@ const char *cpu_tier_text(int tier_idx) {
 #define LEAF7_EBX_AVX2_NEEDS (1u << 5 | 1u << 8)                     /* AVX2, BMI2 */
 #define LEAF7_EBX_AVX512 (1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) /* F, DQ, BW, VL */
 #define LEAF7_ECX_AVX512_VNNI (1u << 11)
+#define LEAF7_EDX_AMX (1u << 24 | 1u << 25) /* TILE, INT8 */
 #define LEAF7_1_EAX_AVX_VNNI (1u << 4)
-#define XCR0_AVX 0x06u    /* the kernel saves xmm and ymm */
-#define XCR0_AVX512 0xe6u /* and masks and zmm */
+#define XCR0_AVX 0x06u        /* the kernel saves xmm and ymm */
+#define XCR0_AVX512 0xe6u     /* and masks and zmm */
+#define XCR0_AMX 0x60000u     /* and tiles and their configuration */
+#define XFEATURE_TILE_DATA 18 /* Documentation/arch/x86/xstate.rst of Linux */
+#if !defined(ARCH_REQ_XCOMP_PERM)
+#define ARCH_REQ_XCOMP_PERM 0x1023
+#endif
 
 static bool has_all(unsigned bits, unsigned wanted) {
     return (bits & wanted) == wanted;
@@ -56,6 +65,11 @@ static unsigned read_xcr0(void) {
     return low;
 }
 
+/* Linux saves tiles only for those who ask; one grant holds for all threads of the process. */
+static bool may_use_tiles(void) {
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA) == 0;
+}
+
 unsigned cpu_detect(void) {
     unsigned tiers = CPU_TIER_scalar, a, b, c, d, ignored;
     if (!__get_cpuid(1, &ignored, &ignored, &c, &d) || !has_all(c, LEAF1_ECX_AVX2_NEEDS)) return tiers;
@@ -65,6 +79,8 @@ unsigned cpu_detect(void) {
     tiers |= CPU_TIER_avx2;
     if (has_all(b, LEAF7_EBX_AVX512) && has_all(c, LEAF7_ECX_AVX512_VNNI) && has_all(saved, XCR0_AVX512))
         tiers |= CPU_TIER_avx512vnni;
+    if ((tiers & CPU_TIER_avx512vnni) && has_all(d, LEAF7_EDX_AMX) && has_all(saved, XCR0_AMX) && may_use_tiles())
+        tiers |= CPU_TIER_amx;
     if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && has_all(a, LEAF7_1_EAX_AVX_VNNI))
         tiers |= CPU_TIER_avxvnni;
     return tiers;

@@ -14,9 +14,10 @@
     XX(avx2, 1, "AVX2, FMA, F16C, BMI2")                                                                               \
     XX(avxvnni, 2, "avx2 and AVX-VNNI")                                                                                \
     XX(avx512vnni, 3, "avx2 and AVX-512 F, BW, DQ, VL, VNNI")                                                          \
-    XX(neon, 4, "ARM NEON")                                                                                            \
-    XX(dotprod, 5, "neon and DOTPROD")                                                                                 \
-    XX(i8mm, 6, "dotprod and I8MM")
+    XX(amx, 4, "avx512vnni and AMX-TILE, AMX-INT8")                                                                    \
+    XX(neon, 5, "ARM NEON")                                                                                            \
+    XX(dotprod, 6, "neon and DOTPROD")                                                                                 \
+    XX(i8mm, 7, "dotprod and I8MM")
 
 enum cpu_tier {
 #define XX(name, bit, text) CPU_TIER_##name = 1 << bit,
@@ -24,7 +25,8 @@ enum cpu_tier {
 #undef XX
 };
 
-/* All tiers that this CPU and kernel can run; scalar is always among them. */
+/* All tiers that this CPU and kernel can run; scalar is always among them. Where there is AMX, Linux is asked to let
+ * this process, with all its threads, use the tile registers; where it refuses, the tier is not among them. */
 unsigned cpu_detect(void);
 
 /* Clears from tiers all that are better than the named one.

@@ -15,13 +15,14 @@ static void what_is_detected_is_known_and_holds_scalar(void **state) {
     unsigned tiers = cpu_detect();
     assert_true(tiers & CPU_TIER_scalar);
     assert_int_equal(tiers & ~all_tiers(), 0);
-    /* avxvnni and avx512vnni are built with avx2's instructions, i8mm with dotprod's */
+    /* avxvnni and avx512vnni are built with avx2's instructions, amx with avx512vnni's, i8mm with dotprod's */
     if (tiers & (CPU_TIER_avxvnni | CPU_TIER_avx512vnni)) assert_true(tiers & CPU_TIER_avx2);
+    if (tiers & CPU_TIER_amx) assert_true(tiers & CPU_TIER_avx512vnni);
     if (tiers & CPU_TIER_i8mm) assert_true(tiers & CPU_TIER_dotprod);
 #if defined(__x86_64__)
     assert_int_equal(tiers & (CPU_TIER_neon | CPU_TIER_dotprod | CPU_TIER_i8mm), 0);
 #else
-    assert_int_equal(tiers & (CPU_TIER_avx2 | CPU_TIER_avxvnni | CPU_TIER_avx512vnni), 0);
+    assert_int_equal(tiers & (CPU_TIER_avx2 | CPU_TIER_avxvnni | CPU_TIER_avx512vnni | CPU_TIER_amx), 0);
 #endif
 }
 
