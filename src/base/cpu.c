@@ -5,7 +5,6 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-#include <asm/prctl.h>
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,13 +46,11 @@ const char *cpu_tier_text(int tier_idx) {
 #define LEAF7_ECX_AVX512_VNNI (1u << 11)
 #define LEAF7_EDX_AMX (1u << 24 | 1u << 25) /* TILE, INT8 */
 #define LEAF7_1_EAX_AVX_VNNI (1u << 4)
-#define XCR0_AVX 0x06u        /* the kernel saves xmm and ymm */
-#define XCR0_AVX512 0xe6u     /* and masks and zmm */
-#define XCR0_AMX 0x60000u     /* and tiles and their configuration */
-#define XFEATURE_TILE_DATA 18 /* Documentation/arch/x86/xstate.rst of Linux */
-#if !defined(ARCH_REQ_XCOMP_PERM)
-#define ARCH_REQ_XCOMP_PERM 0x1023
-#endif
+#define XCR0_AVX 0x06u             /* the kernel saves xmm and ymm */
+#define XCR0_AVX512 0xe6u          /* and masks and zmm */
+#define XCR0_AMX 0x60000u          /* and tiles and their configuration */
+#define ARCH_REQ_XCOMP_PERM 0x1023 /* of arch_prctl: Linux's Documentation/arch/x86/xstate.rst */
+#define XFEATURE_TILE_DATA 18
 
 static bool has_all(unsigned bits, unsigned wanted) {
     return (bits & wanted) == wanted;

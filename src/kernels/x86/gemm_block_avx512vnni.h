@@ -191,4 +191,13 @@ GEMM_INLINE void gemm_block_load(enum dtype dtype, const uint8_t *tile, int bloc
         gemm_block_32(dtype, tile, block_idx, out);
 }
 
+/* Takes the offset away, so that the bytes are signed. */
+GEMM_INLINE void gemm_block_sign(enum dtype dtype, struct gemm_block *block) {
+    const int bits = gemm_block_offset_bits(dtype);
+    const __m512i offset = _mm512_set1_epi8((char)(1 << bits));
+    if (!bits) return;
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) block->q[j] = _mm512_sub_epi8(block->q[j], offset);
+}
+
 #endif

@@ -1,6 +1,10 @@
 /* gemm_panel_amx: many rows, int8 activations. The panel of gemm_panel_avx512vnni, whose rows go over it by sixteens:
- * one product of tiles gives 16 x 16 integer sums of a block (of half a block, for types with two scales), which vector
- * registers then scale and add in the order of rule 1. The floats are the work: three operations for sixteen sums. */
+ * one product of tiles gives 16 x 16 integer sums of a block, which vector registers then scale and add in the order of
+ * rule 1. For types with one scale a block.
+ *
+ * Tile and vector instructions take turns at the same ports, and a product's sums are there only a hundred cycles after
+ * its loads. So the tiles run ahead by two blocks, over the ends of groups too, and their instructions are spread
+ * between those of the floats. */
 #ifndef KVICK_KERNELS_X86_GEMM_PANEL_AMX_H
 #define KVICK_KERNELS_X86_GEMM_PANEL_AMX_H
 
@@ -14,110 +18,164 @@
 #define GEMM_LAST_ACTS 3
 #define GEMM_LAST_SUMS 4
 
-/* Integer sums of one block on their way from a tile to vector registers. */
-struct gemm_sums_amx {
-    _Alignas(64) int32_t at[2][TILES_ROWS][TILES_COLS]; /* [scale] */
+/* From here on a cut may fill the panel. With fewer rows filling it is much of the work, and a small one stays in L1.
+ */
+#define GEMM_LONG_CUT_ROWS 128
+
+#define GEMM_FEED_AHEAD 2 /* blocks */
+#define GEMM_FEED_SUMS 4  /* blocks whose sums have a place: those ahead, the one that is read, and a power of two */
+
+/* The products of tiles of one panel, block by block: of its first tile with sixteen rows, of its second with the same,
+ * then the next sixteen. After the last come those of the last rows once more, for nobody. */
+struct gemm_feed {
+    _Alignas(64) int32_t sums[GEMM_FEED_SUMS][TILES_ROWS][TILES_COLS];
+    const struct gemm_panel *panel;
+    const struct gemm_block *w;
+    const int8_t *q, *group_q; /* of the block, of its rows' first block */
+    int64_t q_stride;
+    int tile_idx, block_idx, n_rows_left;
+    unsigned n_fed;
 };
 
-GEMM_INLINE void gemm_panel_amx_shape(enum dtype dtype, int n_last_rows) {
-    const int k = ACT_Q8_BLOCK / gemm_block_n_scales(dtype);
+GEMM_INLINE void gemm_feed_shape(int n_last_rows) {
     struct tiles_amx tiles = {0};
-    tiles_amx_shape(&tiles, GEMM_WEIGHTS, k / 4, 64);
-    tiles_amx_shape(&tiles, GEMM_ACTS, TILES_ROWS, k);
+    tiles_amx_shape(&tiles, GEMM_WEIGHTS, ACT_Q8_BLOCK / 4, 64);
+    tiles_amx_shape(&tiles, GEMM_ACTS, TILES_ROWS, ACT_Q8_BLOCK);
     tiles_amx_shape(&tiles, GEMM_SUMS, TILES_ROWS, 64);
-    tiles_amx_shape(&tiles, GEMM_LAST_ACTS, n_last_rows, k);
+    tiles_amx_shape(&tiles, GEMM_LAST_ACTS, n_last_rows, ACT_Q8_BLOCK);
     tiles_amx_shape(&tiles, GEMM_LAST_SUMS, n_last_rows, 64);
-    _tile_loadconfig(&tiles);
+    tiles_amx_load(&tiles);
 }
 
-/* The weights of the panel with their offset taken away: tiles multiply signed bytes. */
-GEMM_INLINE void gemm_panel_amx_sign(enum dtype dtype, struct gemm_panel *panel) {
-    const int bits = gemm_block_offset_bits(dtype);
-    const __m512i offset = _mm512_set1_epi8((char)(1 << bits));
-    if (!bits) return;
-    for (int b = 0; b < panel->n_blocks; b++)
-        for (int t = 0; t < GEMM_PANEL_TILES; t++)
-#pragma GCC unroll 8
-            for (int j = 0; j < 8; j++) panel->blocks[b][t].q[j] = _mm512_sub_epi8(panel->blocks[b][t].q[j], offset);
+GEMM_INLINE void gemm_feed_load(const struct gemm_feed *feed) {
+    _tile_loadd(GEMM_WEIGHTS, feed->w->q, 64);
+    if (feed->n_rows_left < TILES_ROWS)
+        _tile_loadd(GEMM_LAST_ACTS, feed->q, feed->q_stride);
+    else
+        _tile_loadd(GEMM_ACTS, feed->q, feed->q_stride);
 }
 
-/* The dots of a block with the rows at q. */
-GEMM_INLINE void gemm_panel_amx_dots(enum dtype dtype, bool is_last, const struct gemm_block *w, const int8_t *q,
-                                     int64_t q_stride, struct gemm_sums_amx *out) {
-    const int n_scales = gemm_block_n_scales(dtype), n_quads = 8 / n_scales;
-#pragma GCC unroll 2
-    for (int s = 0; s < n_scales; s++, q += 4 * n_quads) {
-        _tile_loadd(GEMM_WEIGHTS, w->q + n_quads * s, 64);
-        if (is_last) {
-            _tile_loadd(GEMM_LAST_ACTS, q, q_stride);
-            _tile_zero(GEMM_LAST_SUMS);
-            _tile_dpbssd(GEMM_LAST_SUMS, GEMM_LAST_ACTS, GEMM_WEIGHTS);
-            _tile_stored(GEMM_LAST_SUMS, out->at[s], 64);
-        } else {
-            _tile_loadd(GEMM_ACTS, q, q_stride);
-            _tile_zero(GEMM_SUMS);
-            _tile_dpbssd(GEMM_SUMS, GEMM_ACTS, GEMM_WEIGHTS);
-            _tile_stored(GEMM_SUMS, out->at[s], 64);
-        }
+GEMM_INLINE void gemm_feed_multiply(const struct gemm_feed *feed) {
+    if (feed->n_rows_left < TILES_ROWS) {
+        _tile_zero(GEMM_LAST_SUMS);
+        _tile_dpbssd(GEMM_LAST_SUMS, GEMM_LAST_ACTS, GEMM_WEIGHTS);
+    } else {
+        _tile_zero(GEMM_SUMS);
+        _tile_dpbssd(GEMM_SUMS, GEMM_ACTS, GEMM_WEIGHTS);
     }
 }
 
-/* What a block adds to the sums of sixteen rows. d_off: from the first row's scale to each row's. */
-GEMM_INLINE void gemm_panel_amx_add(enum dtype dtype, const struct gemm_block *w, const struct gemm_sums_amx *sums,
-                                    const struct gemm_act *x, const int64_t d_off[TILES_ROWS], __m512 acc[TILES_ROWS]) {
-#pragma GCC unroll 2
-    for (int s = 0; s < gemm_block_n_scales(dtype); s++) {
-        const __m512 w_d = w->d[s];
-#pragma GCC unroll 16
-        for (int i = 0; i < TILES_ROWS; i++) {
-            __m512 dot = _mm512_cvtepi32_ps(_mm512_load_si512(sums->at[s][i]));
-            acc[i] = _mm512_fmadd_ps(dot, _mm512_mul_ps(_mm512_set1_ps(x->d[d_off[i]]), w_d), acc[i]);
+GEMM_INLINE void gemm_feed_store(struct gemm_feed *feed) {
+    if (feed->n_rows_left < TILES_ROWS)
+        _tile_stored(GEMM_LAST_SUMS, feed->sums[feed->n_fed % GEMM_FEED_SUMS], 64);
+    else
+        _tile_stored(GEMM_SUMS, feed->sums[feed->n_fed % GEMM_FEED_SUMS], 64);
+}
+
+GEMM_INLINE void gemm_feed_next(struct gemm_feed *feed) {
+    feed->n_fed++;
+    if (++feed->block_idx < feed->panel->n_blocks) {
+        feed->w += GEMM_PANEL_TILES;
+        feed->q += ACT_Q8_BLOCK;
+        return;
+    }
+    feed->block_idx = 0;
+    if (++feed->tile_idx == GEMM_PANEL_TILES) {
+        feed->tile_idx = 0;
+        if (feed->n_rows_left > TILES_ROWS) {
+            feed->n_rows_left -= TILES_ROWS;
+            feed->group_q += TILES_ROWS * feed->q_stride;
         }
     }
-#pragma GCC unroll 2
-    for (int s = 0; s < gemm_block_n_mins(dtype); s++)
-#pragma GCC unroll 16
-        for (int i = 0; i < TILES_ROWS; i++) {
-            struct gemm_act row = *x;
-            row.d += d_off[i], row.dsum += d_off[i], row.nsum += gemm_block_n_scales(dtype) * d_off[i];
-            acc[i] = _mm512_fmadd_ps(w->m[s], gemm_step_dsum(dtype, &row, 0, s), acc[i]);
-        }
+    feed->w = feed->panel->blocks[0] + feed->tile_idx;
+    feed->q = feed->group_q;
+}
+
+#define GEMM_FEED_STEPS 4
+
+/* A quarter of the work on the next block. */
+GEMM_INLINE void gemm_feed_step(int step_idx, struct gemm_feed *feed) {
+    if (step_idx == 0) gemm_feed_load(feed);
+    if (step_idx == 1) gemm_feed_multiply(feed);
+    if (step_idx == 3) {
+        gemm_feed_store(feed);
+        gemm_feed_next(feed);
+    }
+}
+
+/* q: of the first row's first block in the panel. */
+GEMM_INLINE void gemm_feed_begin(struct gemm_feed *feed, const struct gemm_panel *panel, const int8_t *q,
+                                 int64_t q_stride, int n_rows) {
+    TILES_AMX_WRITTEN();
+    feed->panel = panel;
+    feed->w = panel->blocks[0];
+    feed->q = feed->group_q = q;
+    feed->q_stride = q_stride;
+    feed->tile_idx = feed->block_idx = 0;
+    feed->n_rows_left = n_rows;
+    feed->n_fed = 0;
+    for (int b = 0; b < GEMM_FEED_AHEAD; b++)
+#pragma GCC unroll 4
+        for (int step = 0; step < GEMM_FEED_STEPS; step++) gemm_feed_step(step, feed);
+}
+
+/* What a block adds to the sums of rows begin..end-1 of sixteen. d_off: from the first row's scale to each row's. */
+GEMM_INLINE void gemm_panel_amx_add(enum dtype dtype, const struct gemm_block *w, const int32_t (*sums)[TILES_COLS],
+                                    const struct gemm_act *x, const int64_t d_off[TILES_ROWS], int begin, int end,
+                                    __m512 acc[TILES_ROWS]) {
+    const __m512 w_d = w->d[0];
+#pragma GCC unroll 4
+    for (int i = begin; i < end; i++) {
+        __m512 dot = _mm512_cvtepi32_ps(_mm512_load_si512(sums[i]));
+        acc[i] = _mm512_fmadd_ps(dot, _mm512_mul_ps(_mm512_set1_ps(x->d[d_off[i]]), w_d), acc[i]);
+        if (gemm_block_n_mins(dtype)) acc[i] = _mm512_fmadd_ps(w->m[0], _mm512_set1_ps(x->dsum[d_off[i]]), acc[i]);
+    }
 }
 
 /* One tile of the panel and sixteen rows, or the last ones: what stands in for rows that do not exist goes nowhere. */
 GEMM_INLINE void gemm_panel_amx_rows(enum dtype dtype, bool is_last, int n_rows, struct gemm_panel *panel, int tile_idx,
-                                     struct gemm_act x, float *out, int64_t out_stride, __mmask16 cols) {
+                                     struct gemm_feed *feed, struct gemm_act x, const struct gemm_out *out) {
     const struct gemm_block *w = &panel->blocks[0][tile_idx];
-    struct gemm_sums_amx sums[2];
+    const __mmask16 cols = out->mask[tile_idx];
+    float *at = out->at + GEMM_TILE_COLS * tile_idx;
     int64_t d_off[TILES_ROWS];
     __m512 acc[TILES_ROWS];
     for (int i = 0; i < TILES_ROWS; i++) d_off[i] = (is_last && i >= n_rows ? n_rows - 1 : i) * x.d_stride;
-    if (is_last) memset(sums, 0, sizeof sums);
 #pragma GCC unroll 16
     for (int i = 0; i < TILES_ROWS; i++)
         acc[i] = panel->is_first || (is_last && i >= n_rows) ? _mm512_setzero_ps()
-                                                             : _mm512_maskz_loadu_ps(cols, out + i * out_stride);
-    TILES_AMX_WRITTEN();
-    gemm_panel_amx_dots(dtype, is_last, w, x.q, x.q_stride, &sums[0]);
-#pragma GCC unroll 1
+                                                             : _mm512_maskz_loadu_ps(cols, at + i * out->stride);
     for (int b = 0; b < panel->n_blocks; b++, w += GEMM_PANEL_TILES) {
-        const int8_t *q_next = x.q + ACT_Q8_BLOCK;
+        const int32_t(*sums)[TILES_COLS] = feed->sums[(feed->n_fed - GEMM_FEED_AHEAD) % GEMM_FEED_SUMS];
         if (tile_idx == 0) gemm_ahead_step(&panel->ahead);
-        if (b + 1 < panel->n_blocks)
-            gemm_panel_amx_dots(dtype, is_last, w + GEMM_PANEL_TILES, q_next, x.q_stride, &sums[(b + 1) % 2]);
-        gemm_panel_amx_add(dtype, w, &sums[b % 2], &x, d_off, acc);
+#pragma GCC unroll 4
+        for (int step = 0; step < GEMM_FEED_STEPS; step++) {
+            gemm_feed_step(step, feed);
+            if (is_last && TILES_ROWS / GEMM_FEED_STEPS * step >= n_rows) continue;
+            gemm_panel_amx_add(dtype, w, sums, &x, d_off, TILES_ROWS / GEMM_FEED_STEPS * step,
+                               TILES_ROWS / GEMM_FEED_STEPS * (step + 1), acc);
+        }
         gemm_step_next(dtype, &x);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < TILES_ROWS; i++)
-        if (!is_last || i < n_rows) _mm512_mask_storeu_ps(out + i * out_stride, cols, acc[i]);
+        if (!is_last || i < n_rows) _mm512_mask_storeu_ps(at + i * out->stride, cols, acc[i]);
 }
 
-GEMM_INLINE void gemm_panel_amx_group(enum dtype dtype, bool is_last, int n_rows, struct gemm_panel *panel,
-                                      struct gemm_act x, float *out, int out_stride, int n_cols) {
-    for (int t = 0; t < GEMM_PANEL_TILES && n_cols > 0; t++, n_cols -= GEMM_TILE_COLS) {
-        const __mmask16 cols = n_cols >= GEMM_TILE_COLS ? 0xffff : (__mmask16)((1u << n_cols) - 1);
-        gemm_panel_amx_rows(dtype, is_last, n_rows, panel, t, x, out + GEMM_TILE_COLS * t, out_stride, cols);
+/* All rows over one panel; out: columns col.. of the first row. */
+GEMM_INLINE void gemm_panel_amx_run(enum dtype dtype, struct gemm_panel *panel, struct gemm_feed *feed,
+                                    const struct act_q8 *x, int cut, float *out, int out_stride, int n_rows, int n_cols,
+                                    int k) {
+    gemm_feed_begin(feed, panel, gemm_act_at(dtype, x, 0, cut, k).q, k, n_rows);
+    for (int row = 0; row < n_rows; row += TILES_ROWS, out += TILES_ROWS * (int64_t)out_stride) {
+        struct gemm_act act = gemm_act_at(dtype, x, row, cut, k);
+        struct gemm_out place = gemm_out_at(out, out_stride, 0, n_cols);
+        for (int t = 0; t < GEMM_PANEL_TILES; t++)
+            if (n_rows - row >= TILES_ROWS)
+                gemm_panel_amx_rows(dtype, false, TILES_ROWS, panel, t, feed, act, &place);
+            else
+                gemm_panel_amx_rows(dtype, true, n_rows - row, panel, t, feed, act, &place);
+        if ((row / TILES_ROWS + 1) * panel->n_blocks >= GEMM_AHEAD_STEPS) panel->ahead.step_lines = 0;
     }
 }
 
@@ -125,24 +183,18 @@ GEMM_INLINE void gemm_panel_amx_group(enum dtype dtype, bool is_last, int n_rows
 GEMM_INLINE void gemm_panel_amx(enum dtype dtype, const uint8_t *w_packed, size_t tile_bytes, const struct act_q8 *x,
                                 float *out, int out_stride, int n_rows, int n_cols, int k) {
     struct gemm_panel panel;
+    struct gemm_feed feed;
     const int k_blocks = k / ACT_Q8_BLOCK, n_groups = (n_rows + TILES_ROWS - 1) / TILES_ROWS;
-    const int n_cuts = (k_blocks + GEMM_PANEL_BLOCKS - 1) / GEMM_PANEL_BLOCKS, n_last = n_rows % TILES_ROWS;
-    gemm_panel_amx_shape(dtype, n_last ? n_last : TILES_ROWS);
+    const int max_blocks = n_rows < GEMM_LONG_CUT_ROWS ? GEMM_PANEL_BLOCKS / 2 : GEMM_PANEL_BLOCKS;
+    const int n_cuts = (k_blocks + max_blocks - 1) / max_blocks, n_last = n_rows % TILES_ROWS;
+    memset(feed.sums, 0, sizeof feed.sums); /* rows that do not exist are read */
+    gemm_feed_shape(n_last ? n_last : TILES_ROWS);
     for (int col = 0; col < n_cols; col += GEMM_PANEL_TILES * GEMM_TILE_COLS) {
         const uint8_t *tile = w_packed + tile_bytes * (size_t)(col / GEMM_TILE_COLS);
         for (int c = 0, cut = 0; c < n_cuts; c++, cut += panel.n_blocks) {
             const int n_blocks = (k_blocks - cut + n_cuts - c - 1) / (n_cuts - c);
-            gemm_panel_fill(dtype, tile, tile_bytes, cut, n_blocks, k_blocks, n_groups, &panel);
-            gemm_panel_amx_sign(dtype, &panel);
-            for (int row = 0; row < n_rows; row += TILES_ROWS) {
-                struct gemm_act act = gemm_act_at(dtype, x, row, cut, k);
-                float *to = out + (int64_t)row * out_stride + col;
-                if (n_rows - row >= TILES_ROWS)
-                    gemm_panel_amx_group(dtype, false, TILES_ROWS, &panel, act, to, out_stride, n_cols - col);
-                else
-                    gemm_panel_amx_group(dtype, true, n_last, &panel, act, to, out_stride, n_cols - col);
-                if ((row / TILES_ROWS + 1) * panel.n_blocks >= GEMM_AHEAD_STEPS) panel.ahead.step_lines = 0;
-            }
+            gemm_panel_fill(dtype, true, tile, tile_bytes, cut, n_blocks, k_blocks, n_groups, &panel);
+            gemm_panel_amx_run(dtype, &panel, &feed, x, cut, out + col, out_stride, n_rows, n_cols - col, k);
         }
     }
     _tile_release();

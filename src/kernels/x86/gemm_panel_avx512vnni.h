@@ -58,13 +58,16 @@ GEMM_INLINE void gemm_panel_rows(enum dtype dtype, enum act_q8_form form, int n_
     gemm_out_store(out, n_rows, GEMM_PANEL_TILES, acc);
 }
 
-/* Unpacks blocks cut.. of the tiles from w_packed on and aims the prefetch at what the next call will unpack. */
-GEMM_INLINE void gemm_panel_fill(enum dtype dtype, const uint8_t *w_packed, size_t tile_bytes, int cut, int n_blocks,
-                                 int k_blocks, int n_groups, struct gemm_panel *panel) {
+/* Unpacks blocks cut.. of the tiles from w_packed on, unsigned bytes or signed ones without their offset, and aims the
+ * prefetch at what the next call will unpack. */
+GEMM_INLINE void gemm_panel_fill(enum dtype dtype, bool is_signed, const uint8_t *w_packed, size_t tile_bytes, int cut,
+                                 int n_blocks, int k_blocks, int n_groups, struct gemm_panel *panel) {
     const size_t block_bytes = tile_bytes / (size_t)k_blocks;
     for (int t = 0; t < GEMM_PANEL_TILES; t++)
-        for (int b = 0; b < n_blocks; b++)
+        for (int b = 0; b < n_blocks; b++) {
             gemm_block_load(dtype, w_packed + tile_bytes * (size_t)t, cut + b, &panel->blocks[b][t]);
+            if (is_signed) gemm_block_sign(dtype, &panel->blocks[b][t]);
+        }
     const int next = cut + n_blocks < k_blocks ? cut + n_blocks : GEMM_PANEL_TILES * k_blocks;
     const int n_lines = (int)((size_t)n_blocks * block_bytes / 64),
               n_steps = n_groups * n_blocks < GEMM_AHEAD_STEPS ? n_groups * n_blocks : GEMM_AHEAD_STEPS;
@@ -85,7 +88,7 @@ GEMM_INLINE void gemm_panel(enum dtype dtype, enum act_q8_form form, const uint8
         /* Cuts of even size: a short one would pay as much for its sums as a long one. */
         for (int c = 0, cut = 0; c < n_cuts; c++, cut += panel.n_blocks) {
             const int n_blocks = (k_blocks - cut + n_cuts - c - 1) / (n_cuts - c);
-            gemm_panel_fill(dtype, tile, tile_bytes, cut, n_blocks, k_blocks, n_groups, &panel);
+            gemm_panel_fill(dtype, false, tile, tile_bytes, cut, n_blocks, k_blocks, n_groups, &panel);
             for (int g = 0, row = 0; g < n_groups; g++) {
                 const int group_rows = (n_rows - row + n_groups - g - 1) / (n_groups - g);
                 struct gemm_act act = gemm_act_at(dtype, x, row, cut, k);

@@ -20,7 +20,7 @@ static void shape(int k) {
     for (int i = SUMS_0; i <= SUMS_3; i++) tiles_amx_shape(&tiles, i, TILES_ROWS, 64);
     tiles_amx_shape(&tiles, XS, TILES_ROWS, k);
     tiles_amx_shape(&tiles, WS, k / 4, 64);
-    _tile_loadconfig(&tiles);
+    tiles_amx_load(&tiles);
 }
 
 static void load(const int8_t *xs, const uint8_t *ws) {

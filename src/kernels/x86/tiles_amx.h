@@ -26,7 +26,12 @@ static inline void tiles_amx_shape(struct tiles_amx *tiles, int tile_idx, int n_
     tiles->row_bytes[tile_idx] = (uint16_t)row_bytes;
 }
 
-/* The compiler does not know what memory the tile instructions read: what was written is in memory after this. */
+/* What was written is in memory after this: the compiler does not know what the tile instructions read there. */
 #define TILES_AMX_WRITTEN() __asm__ volatile("" ::: "memory")
+
+/* Not the library's: that one names but the first bytes as read. */
+static inline void tiles_amx_load(const struct tiles_amx *tiles) {
+    __asm__ volatile("ldtilecfg %0" ::"m"(*tiles));
+}
 
 #endif
