@@ -285,8 +285,8 @@ static enum status measure(struct kernels_bench *bench) {
     if (status) return status_fail(&bench->note, status, "no memory for a matrix of %s", bench->options->matrix);
     if (!bench->options->json) {
         printf("%d thread%s, %s kernels, weights %d x %d from memory; int8 peak %.0f GOPS, read %.1f GB/s\n",
-               bench->n_threads, bench->n_threads == 1 ? "" : "s", bench->kernels.peak_dots_tier, bench->plan.n,
-               bench->plan.k, bench->peak.gops, bench->read_gb_s);
+               bench->n_threads, bench->n_threads == 1 ? "" : "s", bench->kernels.tier, bench->plan.n, bench->plan.k,
+               bench->peak.gops, bench->read_gb_s);
         printf("%-22s %6s %13s %13s of read %11s of peak\n", "kernel", "rows", "time", "read", "done");
     }
     for (int i = 0; i < bench->n_dtypes && !status; i++) status = measure_products(bench, bench->dtypes[i]);
@@ -299,8 +299,8 @@ static enum status measure(struct kernels_bench *bench) {
 
 static enum status print_json(struct kernels_bench *bench) {
     bool is_disturbed = hw_profile_is_disturbed(&bench->peak);
-    json_t *root = json_pack("{s:s, s:i, s:f, s:f, s:f, s:b, s:O, s:O, s:O}", "tier", bench->kernels.peak_dots_tier,
-                             "threads", bench->n_threads, "int8_peak_gops", bench->peak.gops, "undisturbed_gops",
+    json_t *root = json_pack("{s:s, s:i, s:f, s:f, s:f, s:b, s:O, s:O, s:O}", "tier", bench->kernels.tier, "threads",
+                             bench->n_threads, "int8_peak_gops", bench->peak.gops, "undisturbed_gops",
                              bench->peak.undisturbed_gops, "read_gb_s", bench->read_gb_s, "is_disturbed", is_disturbed,
                              "gemm", bench->products, "attention", bench->attention, "row_ops", bench->rows);
     if (!root) return STATUS_NOMEM;

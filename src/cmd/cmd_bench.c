@@ -124,8 +124,7 @@ static void print_share(const char *of, double share) {
 static void print_table(const struct bench *bench, const struct shares *shares) {
     const struct speed_plan *plan = &bench->plan;
     char what[64];
-    printf("%d threads, %s kernels, medians of %d rounds\n", bench->n_threads, bench->kernels.peak_dots_tier,
-           plan->n_rounds);
+    printf("%d threads, %s kernels, medians of %d rounds\n", bench->n_threads, bench->kernels.tier, plan->n_rounds);
     snprintf(what, sizeof what, "prefill, %d tokens", plan->n_prefill);
     printf("%-28s %10.1f tok/s", what, bench->rates.prefill_tok_s);
     print_share("int8 peak", shares->prefill_peak);

@@ -10,7 +10,7 @@ void cost_setup_init(struct cost_model *model, const struct engine_options *opti
                                         [ACTIVATIONS_INT8] = "int8",
                                         [ACTIVATIONS_INT16] = "int16",
                                         [ACTIVATIONS_F32] = "f32"};
-    struct cost_model_setup setup = {.tier = kernels->peak_dots_tier,
+    struct cost_model_setup setup = {.tier = kernels->tier,
                                      .n_threads = options->n_threads,
                                      .kv_type = dtype_name(options->kv_dtype),
                                      .activations = forms[options->activations]};

@@ -107,9 +107,9 @@ typedef void kv_store_fn(const float *k, const float *v, void *k_block, void *v_
 /* ---- the machine's integer rate ---- */
 #define PEAK_DOTS_MACS 3072 /* multiply-adds of an iteration: 12 chains of 256 */
 
-/* n iterations of PEAK_DOTS_MACS products w * x, multiplied and summed by the tier's best dot instructions in 12 chains
- * that do not wait for one another, from registers alone: no product of bytes can go faster. Each product is computed.
- * Returns the sum modulo 2^32.
+/* n iterations of PEAK_DOTS_MACS products w * x, multiplied and summed by the best dot instructions of vectors in 12
+ * chains that do not wait for one another, from registers alone: no product of bytes in vectors can go faster. Tiles of
+ * AMX can (docs/decisions/amx.md). Each product is computed. Returns the sum modulo 2^32.
  * constraints: n >= 0, w in 0..15, x in -127..127: tiers may sum 16 products in int16, as those of 4-bit weights. */
 typedef uint32_t peak_dots_fn(int64_t n, uint8_t w, int8_t x);
 

@@ -4,12 +4,14 @@
 #include "kernels/pack.h"
 
 void kernel_table_choose(struct kernel_table *table, unsigned tiers) {
+    unsigned best = 0;
     *table = (struct kernel_table){0};
     tiers |= CPU_TIER_scalar;
-#define KERNEL(op_name, tier)                                                                                          \
-    if (tiers & CPU_TIER_##tier) {                                                                                     \
-        table->op_name = op_name##_##tier;                                                                             \
-        table->op_name##_tier = #tier;                                                                                 \
+#define KERNEL(op_name, of_tier)                                                                                       \
+    if (tiers & CPU_TIER_##of_tier) {                                                                                  \
+        table->op_name = op_name##_##of_tier;                                                                          \
+        table->op_name##_tier = #of_tier;                                                                              \
+        if (CPU_TIER_##of_tier > best) best = CPU_TIER_##of_tier, table->tier = #of_tier;                              \
     }
 #if defined(KVICK_SCALAR_ONLY)
 #define KERNEL_X86(op_name, tier)

@@ -28,6 +28,7 @@
 #undef KERNEL_ARM
 
 struct kernel_table {
+    const char *tier; /* the best of any kernel below: what a measured time belongs to */
 #define OP(op, type)                                                                                                   \
     type *op;                                                                                                          \
     const char *op##_tier;
