@@ -62,6 +62,15 @@ static inline void attention_i8_avx512vnni_take_rows(const struct attention_rows
     }
 }
 
+/* The keys of the tile that this row sees, one bit each. */
+static inline uint64_t attention_i8_avx512vnni_seen(const struct attention_i8_avx512vnni_rows *rows,
+                                                    const struct attention_i8_tile *tile, int row) {
+    int first = rows->first[row] - tile->key, last = rows->last[row] - tile->key;
+    if (first < tile->begin) first = tile->begin;
+    if (last > tile->end - 1) last = tile->end - 1;
+    return first > last ? 0 : ~UINT64_C(0) >> (63 - last) & ~UINT64_C(0) << first;
+}
+
 /* Blocks of a sequence lie anywhere, so the CPU cannot guess the next tile. */
 ALWAYS_INLINE void attention_i8_avx512vnni_prefetch(const void *src, uintptr_t ahead) {
     _mm_prefetch((const char *)((uintptr_t)src + ahead), _MM_HINT_T1);

@@ -113,14 +113,6 @@ ALWAYS_INLINE void dots(struct fold *fold, bool is_scores) {
     }
 }
 
-/* The keys of the tile that this row sees, one bit each. */
-static inline uint64_t seen_keys(const struct fold *fold, int row) {
-    int first = fold->rows.first[row] - fold->tile.key, last = fold->rows.last[row] - fold->tile.key;
-    if (first < fold->tile.begin) first = fold->tile.begin;
-    if (last > fold->tile.end - 1) last = fold->tile.end - 1;
-    return first > last ? 0 : ~UINT64_C(0) >> (63 - last) & ~UINT64_C(0) << first;
-}
-
 /* Scores of one row become weights with V's scales in them. Returns the largest; *out_sum is what denom gets. */
 ALWAYS_INLINE float weigh(struct fold *fold, int row, uint64_t seen, float max, float *out_sum) {
     const __m512 m = _mm512_set1_ps(max), log2_d = _mm512_set1_ps(fold->rows.log2_d[row]);
@@ -145,7 +137,7 @@ static inline void softmax(struct fold *fold) {
     __m512 inverses, steps;
     for (int r = 0; r < fold->n_rows; r++) {
         __m512 m = _mm512_set1_ps(fold->max[r]);
-        seen[r] = seen_keys(fold, r);
+        seen[r] = attention_i8_avx512vnni_seen(&fold->rows, &fold->tile, r);
 #pragma GCC unroll 4
         for (int g = 0; g < TILE_GROUPS; g++)
             m = _mm512_mask_max_ps(m, (__mmask16)(seen[r] >> LANES * g), m, _mm512_load_ps(fold->s[r] + LANES * g));
