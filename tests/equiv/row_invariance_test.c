@@ -5,8 +5,9 @@
  * of them under KVICK_LONG only: a form changes products of weights, a KV type attention, and only float activations go
  * from one to the other. The weight types take turns, so that each pair runs with a third of them. For each of these
  * come 6 ways of chunk, block size and threads with every value of each (real models: 2 for each KV type, 6 in all).
- * KVICK_LONG: each way alone, with mates and reversed, and for the pairs whose turn it is all 72 combinations (real
- * models: 12, for more than two threads and other block sizes change nothing there that small models do not show).
+ * KVICK_LONG: each way alone, with mates and reversed, and for the pairs whose turn it is all 72 combinations, each in
+ * one company (real models: 12 in each, for more than two threads and other block sizes change nothing there that small
+ * models do not show).
  * Other EXACT options are the engine's and are nothing that forward sees. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,7 +245,7 @@ static void try_tier(struct subject *subject, unsigned tiers, const char *tier_n
     int n = samples.is_product ? exact_options_n_combinations() : samples.n;
     for (int i = 0; i < n; i++) {
         struct trial trial = {.tiers = tiers, .tier_name = tier_name};
-        int idx = samples.first + i, turn = idx + (int)subject->form;
+        int idx = samples.first + i, turn = idx + (int)subject->form + subject->kv_idx;
         trial.exact = samples.is_product ? exact_options_combination(i) : exact_options_sample(subject->seed, idx);
         if (samples.is_product && !belongs_to_product(&trial.exact, samples.is_real)) continue;
         struct model_run run;
@@ -275,9 +276,10 @@ static void try_all_tiers(struct subject *subject, bool is_small, bool is_in_tur
         if (!(all >> i & 1) || is_too_slow) continue;
         assert_int_equal(cpu_mask(all, cpu_tier_name(i), &tiers, NULL), STATUS_OK);
         if (i == best)
-            samples = (struct samples){.n = n_values, .is_all_company = is_long, .is_product = is_long && is_in_turn};
+            samples = (struct samples){
+                .n = n_values, .is_all_company = is_long && !is_in_turn, .is_product = is_long && is_in_turn};
         else if (is_small && is_long)
-            samples = (struct samples){.n = n_values, .is_all_company = true};
+            samples.n = n_values;
         /* Small models see every value with each KV type; a real one, a hundred times as costly, with one of them. */
         if (i == best && !is_small) samples = (struct samples){first, N_REAL_SAMPLES, is_long, is_long, true};
         subject->max_positions = i == best || (is_small && is_long) ? lengths[0] : SLOW_POSITIONS;

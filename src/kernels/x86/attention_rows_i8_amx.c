@@ -81,7 +81,7 @@ static void shape(int n_rows) {
     tiles_amx_shape(&tiles, LONG_RIGHT, K_OF_LONG / 4, 64);
     tiles_amx_shape(&tiles, SHORT_LEFT, n_rows, K_OF_SHORT);
     tiles_amx_shape(&tiles, SHORT_RIGHT, K_OF_SHORT / 4, 64);
-    _tile_loadconfig(&tiles);
+    tiles_amx_load(&tiles);
 }
 
 /* The lines of a tile of K or V, one tile of keys ahead. */

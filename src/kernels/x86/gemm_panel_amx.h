@@ -1,6 +1,6 @@
 /* gemm_panel_amx: many rows, int8 activations. The panel of gemm_panel_avx512vnni, whose rows go over it by sixteens:
  * one product of tiles gives 16 x 16 integer sums of a block, which vector registers then scale and add in the order of
- * rule 1. For types with one scale a block.
+ * rule 1. For types with one scale and no minimum a block.
  *
  * Tile and vector instructions take turns at the same ports, and a product's sums are there only a hundred cycles after
  * its loads. So the tiles run ahead by two blocks, over the ends of groups too, and their instructions are spread
@@ -120,7 +120,7 @@ GEMM_INLINE void gemm_feed_begin(struct gemm_feed *feed, const struct gemm_panel
 }
 
 /* What a block adds to the sums of rows begin..end-1 of sixteen. d_off: from the first row's scale to each row's. */
-GEMM_INLINE void gemm_panel_amx_add(enum dtype dtype, const struct gemm_block *w, const int32_t (*sums)[TILES_COLS],
+GEMM_INLINE void gemm_panel_amx_add(const struct gemm_block *w, const int32_t (*sums)[TILES_COLS],
                                     const struct gemm_act *x, const int64_t d_off[TILES_ROWS], int begin, int end,
                                     __m512 acc[TILES_ROWS]) {
     const __m512 w_d = w->d[0];
@@ -128,7 +128,6 @@ GEMM_INLINE void gemm_panel_amx_add(enum dtype dtype, const struct gemm_block *w
     for (int i = begin; i < end; i++) {
         __m512 dot = _mm512_cvtepi32_ps(_mm512_load_si512(sums[i]));
         acc[i] = _mm512_fmadd_ps(dot, _mm512_mul_ps(_mm512_set1_ps(x->d[d_off[i]]), w_d), acc[i]);
-        if (gemm_block_n_mins(dtype)) acc[i] = _mm512_fmadd_ps(w->m[0], _mm512_set1_ps(x->dsum[d_off[i]]), acc[i]);
     }
 }
 
@@ -152,7 +151,7 @@ GEMM_INLINE void gemm_panel_amx_rows(enum dtype dtype, bool is_last, int n_rows,
         for (int step = 0; step < GEMM_FEED_STEPS; step++) {
             gemm_feed_step(step, feed);
             if (is_last && TILES_ROWS / GEMM_FEED_STEPS * step >= n_rows) continue;
-            gemm_panel_amx_add(dtype, w, sums, &x, d_off, TILES_ROWS / GEMM_FEED_STEPS * step,
+            gemm_panel_amx_add(w, sums, &x, d_off, TILES_ROWS / GEMM_FEED_STEPS * step,
                                TILES_ROWS / GEMM_FEED_STEPS * (step + 1), acc);
         }
         gemm_step_next(dtype, &x);

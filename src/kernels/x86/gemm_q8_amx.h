@@ -1,21 +1,18 @@
 /* gemm_q8_amx: the one body behind every gemm_<quantized type>_amx: tiles where there are rows enough for them and two
- * tiles of weights, else the kernel of avx512vnni. Types with two scales a block have no such kernel: they would need
- * two products of tiles for what is one, and win nothing (docs/decisions/amx.md). */
+ * tiles of weights, else the kernel of avx512vnni. Types with minima or two scales a block have no such kernel: they
+ * win nothing (docs/decisions/amx.md). */
 #ifndef KVICK_KERNELS_X86_GEMM_Q8_AMX_H
 #define KVICK_KERNELS_X86_GEMM_Q8_AMX_H
 
 #include "kernels/x86/gemm_panel_amx.h"
 
-/* Below, the stream is as fast or faster. */
-#define GEMM_AMX_MIN_ROWS 9
-#define GEMM_AMX_MIN_ROWS_MINS 13 /* minima are one more operation on floats, in either form */
+#define GEMM_AMX_MIN_ROWS 9 /* below, the stream is as fast or faster */
 
 GEMM_INLINE void gemm_q8_amx(enum dtype dtype, gemm_q8_fn *few_rows, const void *w_packed, const struct act_q8 *x,
                              float *out, int out_stride, int n_rows, int n_cols, int k) {
     const size_t tile_bytes = pack_tile_bytes(dtype, k);
     const int n_tiles = (n_cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
-    const int min_rows = gemm_block_n_mins(dtype) ? GEMM_AMX_MIN_ROWS_MINS : GEMM_AMX_MIN_ROWS;
-    const int panel_tiles = n_rows >= min_rows && !x->q_low ? n_tiles - n_tiles % GEMM_PANEL_TILES : 0;
+    const int panel_tiles = n_rows >= GEMM_AMX_MIN_ROWS && !x->q_low ? n_tiles - n_tiles % GEMM_PANEL_TILES : 0;
     const int panel_cols = panel_tiles == n_tiles ? n_cols : GEMM_TILE_COLS * panel_tiles;
     if (panel_cols) gemm_panel_amx(dtype, w_packed, tile_bytes, x, out, out_stride, n_rows, panel_cols, k);
     if (panel_cols < n_cols)

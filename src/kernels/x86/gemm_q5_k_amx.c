@@ -1,7 +1,0 @@
-#include "kernels/kernel_table.h"
-#include "kernels/x86/gemm_q8_amx.h"
-
-void gemm_q5_k_amx(const void *w_packed, const struct act_q8 *x, float *out, int out_stride, int n_rows, int n_cols,
-                   int k) {
-    gemm_q8_amx(DTYPE_Q5_K, gemm_q5_k_avx512vnni, w_packed, x, out, out_stride, n_rows, n_cols, k);
-}
