@@ -44,22 +44,22 @@ e2e-web: ## metrics, rules and dashboards with a real Prometheus and a real brow
 	@scripts/fetch-model smollm2 >build/smollm2.path
 	@KVICK_E2E_WEB=1 scripts/run-tests release e2e/web
 
-test-all: ## test, then the long tests, every sanitizer, mutants, kernelcheck and fuzz
+test-all: ## test, then the long tests, sanitizers, mutants, kernelcheck, fuzz and lint; an hour and a half on two cores
 	@scripts/setup test
 	@scripts/build release kvick tests
 	@scripts/fetch-model smollm2 >build/smollm2.path
 	@scripts/fetch-model gemma3-270m >build/gemma3-270m.path
 	@KVICK_LONG=1 scripts/run-tests release
-	@$(MAKE) --no-print-directory asan ubsan tsan mutants kernelcheck fuzz lint
+	@$(MAKE) --no-print-directory asan tsan mutants kernelcheck fuzz lint
 
 lint: build ## the rules of scripts/lint.d
 	@scripts/lint
 
-asan: ## the tests under AddressSanitizer, in hard mode
+asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in hard mode
 	@scripts/build asan kvick tests
 	@scripts/run-tests asan
 
-ubsan: ## the tests under UndefinedBehaviorSanitizer, in hard mode
+ubsan: ## the tests under UndefinedBehaviorSanitizer alone: where memory lies as without sanitizers
 	@scripts/build ubsan kvick tests
 	@scripts/run-tests ubsan
 
