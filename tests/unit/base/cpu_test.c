@@ -1,8 +1,19 @@
 #include "base/cpu.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#endif
 
 #include "support/test.h"
 
@@ -78,6 +89,37 @@ static void names_and_texts_are_there(void **state) {
     }
 }
 
+/* Service managers may forbid the call that asks for the tile registers. */
+static void amx_is_left_out_where_linux_refuses_tiles(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    if (!(cpu_detect() & CPU_TIER_amx)) {
+        print_message("skipped: this CPU has no AMX, or Linux does not give it\n");
+        skip();
+    }
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct sock_filter refuse[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = {sizeof refuse / sizeof refuse[0], refuse};
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(2);
+        unsigned tiers = cpu_detect();
+        _exit((tiers & CPU_TIER_amx) || !(tiers & CPU_TIER_avx512vnni));
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+#else
+    skip();
+#endif
+}
+
 static void usable_cpus_follow_the_affinity_mask(void **state) {
     (void)state;
     cpu_set_t all, one;
@@ -102,6 +144,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_tier_is_refused_with_the_known_ones),
         cmocka_unit_test(a_tier_that_this_cpu_lacks_is_refused_by_name),
         cmocka_unit_test(names_and_texts_are_there),
+        cmocka_unit_test(amx_is_left_out_where_linux_refuses_tiles),
         cmocka_unit_test(usable_cpus_follow_the_affinity_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
