@@ -2,9 +2,9 @@
  * one product of tiles gives 16 x 16 integer sums of a block, which vector registers then scale and add in the order of
  * rule 1. For types with one scale and no minimum a block.
  *
- * Tile and vector instructions take turns at the same ports, and a product's sums are there only a hundred cycles after
- * its loads. So the tiles run ahead by two blocks, over the ends of groups too, and their instructions are spread
- * between those of the floats. */
+ * Near a product of tiles vectors of 512 bits have one multiplier instead of two, and its sums are there only a hundred
+ * cycles after its loads. So the tiles run ahead by two blocks, over the ends of groups too, and their instructions are
+ * spread between those of the floats: neither waits for the other. */
 #ifndef KVICK_KERNELS_X86_GEMM_PANEL_AMX_H
 #define KVICK_KERNELS_X86_GEMM_PANEL_AMX_H
 
