@@ -115,6 +115,7 @@ def a_queued_client_that_leaves_harms_nobody():
         second = dict(first, prompt=[(7 * i) % 9000 for i in range(400)])
         client = s.begin(TEXT, second, b"x-request-id: queued\r\n")
         wait_until(lambda: s.load() == 2, 20)
+        wait_until(lambda: s.get("/v1/requests/cmpl-queued")["prompts"][0]["state"] == "queued", 20)
         time.sleep(0.2)
         state = s.get("/v1/requests/cmpl-queued")
         assert state["prompts"][0]["state"] == "queued" and state["prompts"][0]["done_tokens"] == 0, state
