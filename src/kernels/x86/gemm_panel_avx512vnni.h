@@ -29,6 +29,12 @@ GEMM_INLINE void gemm_ahead_step(struct gemm_ahead *ahead) {
     }
 }
 
+/* The first of n_cols columns that the panel takes: it works on pairs of tiles, other kernels on what is left. */
+GEMM_INLINE int gemm_panel_cols(int n_cols) {
+    const int n_tiles = (n_cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS, n_left = n_tiles % GEMM_PANEL_TILES;
+    return n_left ? GEMM_TILE_COLS * (n_tiles - n_left) : n_cols;
+}
+
 /* One cut of two tiles; rows of activations meet it in groups. */
 struct gemm_panel {
     struct gemm_block blocks[GEMM_PANEL_BLOCKS][GEMM_PANEL_TILES];

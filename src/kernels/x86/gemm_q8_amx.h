@@ -11,13 +11,11 @@
 GEMM_INLINE void gemm_q8_amx(enum dtype dtype, gemm_q8_fn *few_rows, const void *w_packed, const struct act_q8 *x,
                              float *out, int out_stride, int n_rows, int n_cols, int k) {
     const size_t tile_bytes = pack_tile_bytes(dtype, k);
-    const int n_tiles = (n_cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
-    const int panel_tiles = n_rows >= GEMM_AMX_MIN_ROWS && !x->q_low ? n_tiles - n_tiles % GEMM_PANEL_TILES : 0;
-    const int panel_cols = panel_tiles == n_tiles ? n_cols : GEMM_TILE_COLS * panel_tiles;
+    const int panel_cols = n_rows >= GEMM_AMX_MIN_ROWS && !x->q_low ? gemm_panel_cols(n_cols) : 0;
     if (panel_cols) gemm_panel_amx(dtype, w_packed, tile_bytes, x, out, out_stride, n_rows, panel_cols, k);
     if (panel_cols < n_cols)
-        few_rows((const uint8_t *)w_packed + tile_bytes * (size_t)panel_tiles, x, out + panel_cols, out_stride, n_rows,
-                 n_cols - panel_cols, k);
+        few_rows((const uint8_t *)w_packed + tile_bytes * (size_t)(panel_cols / GEMM_TILE_COLS), x, out + panel_cols,
+                 out_stride, n_rows, n_cols - panel_cols, k);
 }
 
 #endif

@@ -14,14 +14,11 @@ _Static_assert(GEMM_STREAM_MAX_ROWS + 1 >= GEMM_PANEL_MIN_ROWS, "the panel has n
 GEMM_INLINE void gemm_q8_form(enum dtype dtype, enum act_q8_form form, const void *w_packed, const struct act_q8 *x,
                               float *out, int out_stride, int n_rows, int n_cols, int k) {
     const size_t tile_bytes = pack_tile_bytes(dtype, k);
-    const int n_tiles = (n_cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
-    /* The panel takes pairs of tiles, the stream what is left of them. */
-    const int panel_tiles = n_rows > GEMM_STREAM_MAX_ROWS ? n_tiles - n_tiles % GEMM_PANEL_TILES : 0;
-    const int panel_cols = panel_tiles == n_tiles ? n_cols : GEMM_TILE_COLS * panel_tiles;
+    const int panel_cols = n_rows > GEMM_STREAM_MAX_ROWS ? gemm_panel_cols(n_cols) : 0;
     if (panel_cols) gemm_panel(dtype, form, w_packed, tile_bytes, x, out, out_stride, n_rows, panel_cols, k);
     if (panel_cols < n_cols)
-        gemm_stream(dtype, form, (const uint8_t *)w_packed + tile_bytes * (size_t)panel_tiles, tile_bytes, x,
-                    out + panel_cols, out_stride, n_rows, n_cols - panel_cols, k);
+        gemm_stream(dtype, form, (const uint8_t *)w_packed + tile_bytes * (size_t)(panel_cols / GEMM_TILE_COLS),
+                    tile_bytes, x, out + panel_cols, out_stride, n_rows, n_cols - panel_cols, k);
 }
 
 GEMM_INLINE void gemm_q8_avx512vnni(enum dtype dtype, const void *w_packed, const struct act_q8 *x, float *out,
