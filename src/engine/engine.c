@@ -290,7 +290,6 @@ static void engine_main(void *arg) {
     engine->ready_ns = clock_now_ns();
     bool can_run = engine->start_status == STATUS_OK;
     if (can_run) pacing_init(engine);
-    if (can_run) engine_stats_publish(engine);
     if (can_run) forward_watch(engine->forward, is_abandoned, engine);
     if (can_run) engine_stats_publish(engine); /* who asks before the first request learns the pools */
     if (ring_push(&engine->is_ready, &done)) BUG("cannot say that the engine is ready");

@@ -55,7 +55,7 @@ struct engine {
     struct sequence *sequences; /* [max_sequences] */
     struct engine_slot *slots;  /* [max_sequences] of the sequence with the same number */
     const float *logits;        /* [rows asked of the step][n_vocab], forward's */
-    float *hidden;              /* [max_chunk][d_model] */
+    float *hidden;              /* [rows of a step][d_model] */
     double *pooled;             /* [max_sequences][d_model] sums of hidden states */
     uint32_t *mask_words;       /* [max_sequences][SAMPLER_MASK_WORDS(n_vocab)] */
     struct pick *picks;         /* [max_logit_rows + max_sequences] */

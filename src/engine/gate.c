@@ -17,7 +17,7 @@ static int n_reusable(const struct request *request, int logits_from) {
 static struct admission_candidate candidate_of(struct engine *engine, const struct request *request, int64_t now_ns,
                                                enum prefix_miss *out_miss) {
     struct kv_found found = {0};
-    int logits_from = request->prompt_logprobs ? 0 : request->logits ? request->logits_from : request->n_prompt;
+    int logits_from = message_logits_from(request);
     struct prefix_tokens tokens = {request->tokens, NULL, n_reusable(request, logits_from)};
     bool is_long = request->n_prompt > engine->options.max_context; /* it is refused anyway */
     double weight = request->tenant_weight ? request->tenant_weight : 1;

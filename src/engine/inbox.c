@@ -90,11 +90,6 @@ static struct sequence *take_slot(struct engine *engine, struct request *request
     return &engine->sequences[slot];
 }
 
-static int logits_from(const struct request *request) {
-    if (request->prompt_logprobs) return 0;
-    return request->logits ? request->logits_from : request->n_prompt;
-}
-
 static int n_hidden(const struct request *request) {
     return request->pooling == POOLING_MEAN ? request->n_prompt : request->pooling == POOLING_LAST;
 }
@@ -131,7 +126,7 @@ static void start(struct engine *engine, struct request *request, const struct t
                                   .n_prompt = request->n_prompt,
                                   .n_tokens = request->n_prompt,
                                   .max_tokens = request->n_prompt + request->max_new,
-                                  .logits_from = logits_from(request),
+                                  .logits_from = message_logits_from(request),
                                   .n_hidden = n_hidden(request),
                                   .terms = *terms,
                                   .kv = sequence->kv};

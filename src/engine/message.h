@@ -126,6 +126,12 @@ static inline uint32_t *message_tokens(const struct request *request, uint32_t c
     return request->tokens + (size_t)choice * ((size_t)request->n_prompt + (size_t)request->max_new);
 }
 
+/* The first prompt position whose logits are wanted; n_prompt if none. */
+static inline int message_logits_from(const struct request *request) {
+    if (request->prompt_logprobs) return 0;
+    return request->logits ? request->logits_from : request->n_prompt;
+}
+
 /* ASK: what would be told if the request were submitted now; it comes home with ESTIMATED or REFUSED. */
 enum command_kind { COMMAND_SUBMIT, COMMAND_ASK, COMMAND_CANCEL, COMMAND_MAP, COMMAND_CHUNK, COMMAND_STOP_ENGINE };
 

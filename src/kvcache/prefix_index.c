@@ -338,12 +338,6 @@ bool prefix_index_publish_tail(struct prefix_index *index, const struct prefix_c
     return true;
 }
 
-void prefix_index_forget(struct prefix_index *index, block_id block) {
-    REQUIRE(block < (block_id)index->pool->n_blocks);
-    drop_subtree(index, block);
-    check_hard(index);
-}
-
 /* ---- check ---- */
 
 static bool has_in_list(const struct prefix_index *index, block_id first, block_id wanted) {

@@ -135,9 +135,6 @@ WARN_UNUSED enum prefix_publish prefix_index_publish(struct prefix_index *index,
 bool prefix_index_publish_tail(struct prefix_index *index, const struct prefix_chain *chain,
                                struct prefix_tokens tokens, block_id block);
 
-/* Block and all that continue it are no longer findable; does nothing if it was not.   Cost: O(blocks dropped). */
-void prefix_index_forget(struct prefix_index *index, block_id block);
-
 /* Walks everything, hashing each block anew: NULL if the invariants hold, else the one that is broken. */
 WARN_UNUSED const char *prefix_index_check(const struct prefix_index *index);
 

@@ -9,7 +9,7 @@
  *   4. urgent ones, earliest due first. Due is the deadline, or without one promise plus slack. As long as
  *      all prompts with promises can be served by their dues in that order, none is urgent; one that can no longer be
  *      on time is not urgent either, so that it does not make others late, nor one of 7. Batch promises are not
- * reservations;
+ *      reservations;
  *   5. the rest by weighted fair queueing over tenants, shortest remaining prefill first within one: ascending
  *      (work the tenant received beyond the others + its work up to this prompt) / its weight. Between tenants with one
  *      prompt each that is shortest first; who sends more waits behind its own work;

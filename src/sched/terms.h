@@ -17,8 +17,7 @@ struct terms {
     int n_cached; /* tokens of the prompt whose KV was there when it came: what is expected to be found */
     int64_t arrival_ns;
     int64_t promise_ns; /* the first token's predicted time; 0: none was made */
-    int64_t
-        slack_ns; /* so much after promise_ns the promise is still kept: told_slack_ns, more where steps got slower */
+    int64_t slack_ns;   /* so much later the promise is still kept: told_slack_ns, more where steps got slower */
     int64_t told_slack_ns;
     double told_slowness; /* step_cost's, when promise_ns was told */
     int64_t hold_ns;      /* until then the others of its class go first, as it would make them late; 0: no such time */

@@ -244,6 +244,7 @@ static void compute(struct world *w, struct sequence *s) {
             w->blocks[s->table[s->n_table]].kv[slot] = kv_at(&s->text, s->n_table * BLOCK_TOKENS + slot);
     while (s->chain.n_blocks < s->n_table) {
         int n_before = s->chain.n_blocks;
+        if (s->table[n_before] == BLOCK_NONE) return; /* let go: nothing to publish anew */
         publish(w, s, n_before);
         if (s->chain.n_blocks > n_before) continue;
         if (below(w, 2)) return; /* stays stale */
@@ -251,9 +252,20 @@ static void compute(struct world *w, struct sequence *s) {
     }
 }
 
+/* A block of its prefix, while it goes on: an eviction may now cut its chain. */
+static void let_go(struct world *w, struct sequence *s) {
+    if (s->chain.n_blocks == 0) return;
+    block_id *block = &s->table[below(w, (uint32_t)s->chain.n_blocks)];
+    if (*block != BLOCK_NONE) release(w, *block);
+    *block = BLOCK_NONE;
+}
+
 static void finish(struct world *w, struct sequence *s) {
     bool is_hostile = below(w, 8) == 0; /* first block first: the check must hold, only reuse suffers */
-    for (int i = 0; i < s->n_table; i++) release(w, s->table[is_hostile ? i : s->n_table - 1 - i]);
+    for (int i = 0; i < s->n_table; i++) {
+        block_id block = s->table[is_hostile ? i : s->n_table - 1 - i];
+        if (block != BLOCK_NONE) release(w, block);
+    }
     s->is_live = false;
     s->n_table = 0;
 }
@@ -261,17 +273,14 @@ static void finish(struct world *w, struct sequence *s) {
 static void step(struct world *w) {
     struct sequence *s = &w->sequences[below(w, N_SEQUENCES)];
     uint32_t choice = below(w, 64);
-    if (!s->is_live) {
+    if (!s->is_live)
         start(w, s);
-    } else if (choice == 0) {
-        block_id id = below(w, N_BLOCKS);
-        prefix_index_forget(&w->index, id);
-        model_forget(w, id);
-    } else if (choice < 16) {
+    else if (choice < 3)
+        let_go(w, s);
+    else if (choice < 18)
         finish(w, s);
-    } else {
+    else
         compute(w, s);
-    }
 }
 
 static void compare(const struct world *w) {
