@@ -77,8 +77,9 @@ struct attention_state {
     float *o;     /* [n_rows][head_dim] */
 };
 
-/* Folds keys key_begin..key_end-1 into a fresh state. key_begin is a multiple of 64; the range lies in one partition;
- * key_end - 1 is at most the largest last_key. Two forms with equal bits: rows in lanes (many rows), keys in lanes. */
+/* Folds keys key_begin..key_end-1 into a fresh state. The range lies in one partition and consists of whole tiles of 64
+ * keys, but for the last one, which may end with the largest last_key. Two forms with equal bits: rows in lanes (many
+ * rows), keys in lanes. */
 typedef void attention_fold_fn(const struct attention_rows *rows, const struct attention_keys *keys, int key_begin,
                                int key_end, struct attention_state *state);
 

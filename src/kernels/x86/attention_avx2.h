@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #include <math.h>
 
-#include "kernels/kernel_ops.h"
+#include "kernels/x86/attention_float_tile.h"
 #include "kernels/x86/exp_avx2.h"
 #include "kernels/x86/lanes_avx2.h"
 
@@ -29,12 +29,7 @@ struct attention_avx2_call {
     _Alignas(64) float max[MAX_ROWS];
     _Alignas(64) float denom[MAX_ROWS];
     _Alignas(64) float factor[MAX_ROWS];
-    /* The tile: keys [begin, end) of those from key on are seen by some row; k and v point to each group of 8 keys,
-     * groups that nobody sees to a neighbour that somebody does. */
-    int key, begin, end;
-    const char *k[TILE_GROUPS], *v[TILE_GROUPS];
-    /* Bytes from each group to the same one of the next tile; 0 if there is none. */
-    uintptr_t k_ahead[TILE_GROUPS], v_ahead[TILE_GROUPS];
+    struct attention_float_tile tile;
 };
 
 /* 8 elements as floats. element_bytes: 2 for f16, 4 for f32 */
@@ -52,12 +47,12 @@ ALWAYS_INLINE void attention_avx2_prefetch(const char *src, uintptr_t ahead) {
 ALWAYS_INLINE void attention_avx2_scores_of(int element_bytes, int row, int height, int width,
                                             struct attention_avx2_call *call) {
     const size_t stride = (size_t)call->keys->block_tokens * (size_t)element_bytes;
-    const int head_dim = call->keys->head_dim, end = (call->end + LANES - 1) / LANES;
-    for (int g = call->begin / LANES / width * width; g < end; g += width) {
+    const int head_dim = call->keys->head_dim, end = (call->tile.end + LANES - 1) / LANES;
+    for (int g = call->tile.begin / LANES / width * width; g < end; g += width) {
         __m256 acc[6][8], k[8];
         const char *src[8];
 #pragma GCC unroll 8
-        for (int c = 0; c < width; c++) src[c] = call->k[g + c];
+        for (int c = 0; c < width; c++) src[c] = call->tile.k[g + c];
 #pragma GCC unroll 8
         for (int r = 0; r < height; r++)
 #pragma GCC unroll 8
@@ -65,7 +60,7 @@ ALWAYS_INLINE void attention_avx2_scores_of(int element_bytes, int row, int heig
         for (int d = 0; d < head_dim; d++) {
 #pragma GCC unroll 8
             for (int c = 0; c < width; c++) {
-                if (c % 2 == 0) attention_avx2_prefetch(src[c], call->k_ahead[g + c]);
+                if (c % 2 == 0) attention_avx2_prefetch(src[c], call->tile.k_ahead[g + c]);
                 k[c] = attention_avx2_load(element_bytes, src[c]);
                 src[c] += stride;
             }
@@ -98,11 +93,11 @@ ALWAYS_INLINE void attention_avx2_values_of(int element_bytes, int row, int heig
             const float *src = o + (row + r < n_rows ? row + r : 0) * head_dim + LANES * c;
             acc[r][c] = _mm256_mul_ps(_mm256_loadu_ps(src), _mm256_set1_ps(call->factor[row + r]));
         }
-    for (int t = call->begin; t < call->end;) {
-        const char *src = call->v[t / LANES] + (size_t)(t % LANES) * stride;
+    for (int t = call->tile.begin; t < call->tile.end;) {
+        const char *src = call->tile.v[t / LANES] + (size_t)(t % LANES) * stride;
         src += (size_t)(LANES * vector) * (size_t)element_bytes;
-        const uintptr_t ahead = call->v_ahead[t / LANES];
-        int stop = t / LANES * LANES + LANES < call->end ? t / LANES * LANES + LANES : call->end;
+        const uintptr_t ahead = call->tile.v_ahead[t / LANES];
+        int stop = t / LANES * LANES + LANES < call->tile.end ? t / LANES * LANES + LANES : call->tile.end;
         for (; t < stop; t++, src += stride) {
 #pragma GCC unroll 8
             for (int c = 0; c < width; c++) {
@@ -171,9 +166,8 @@ ALWAYS_INLINE void attention_avx2_step(int element_bytes, struct attention_avx2_
 
 /* Scores of keys that the row does not see become -inf: no maximum, and exp gives +0. */
 static inline void attention_avx2_hide(struct attention_avx2_call *call, int row) {
-    int first = call->rows->first_key[row] - call->key, last = call->rows->last_key[row] - call->key;
-    if (first < call->begin) first = call->begin;
-    if (last > call->end - 1) last = call->end - 1;
+    int first, last;
+    attention_float_tile_seen(&call->tile, call->rows, row, &first, &last);
     for (int t = 0; t < TILE_KEYS; t++)
         if (t < first || t > last) call->p[row][t] = -INFINITY;
 }
@@ -224,31 +218,6 @@ static inline void attention_avx2_start(struct attention_avx2_call *call) {
     for (int i = 0; i < n_rows * head_dim; i += LANES) _mm256_storeu_ps(call->state->o + i, _mm256_setzero_ps());
 }
 
-/* A group's K or V: bytes of its first element. Groups count from the call's key_begin. */
-ALWAYS_INLINE const char *attention_avx2_at(const void *const *blocks, int block_tokens, int group,
-                                            size_t token_bytes) {
-    const int per_block = block_tokens / LANES;
-    return (const char *)blocks[group / per_block] + (size_t)(group % per_block * LANES) * token_bytes;
-}
-
-/* Points k and v at the groups of the tile that starts with group_begin; no group past group_last is touched. */
-ALWAYS_INLINE void attention_avx2_locate(int element_bytes, struct attention_avx2_call *call, int group_begin,
-                                         int group_last) {
-    const struct attention_keys *keys = call->keys;
-    const size_t k_bytes = (size_t)element_bytes, v_bytes = k_bytes * (size_t)keys->head_dim;
-    const int block_tokens = keys->block_tokens, first = call->begin / LANES, last = (call->end - 1) / LANES;
-    for (int g = 0; g < TILE_GROUPS; g++) {
-        int group = group_begin + (g < first ? first : g > last ? last : g), next = group + TILE_GROUPS;
-        if (next > group_last) next = group;
-        call->k[g] = attention_avx2_at(keys->k_blocks, block_tokens, group, k_bytes);
-        call->v[g] = attention_avx2_at(keys->v_blocks, block_tokens, group, v_bytes);
-        const char *k_next = attention_avx2_at(keys->k_blocks, block_tokens, next, k_bytes);
-        const char *v_next = attention_avx2_at(keys->v_blocks, block_tokens, next, v_bytes);
-        call->k_ahead[g] = (uintptr_t)k_next - (uintptr_t)call->k[g];
-        call->v_ahead[g] = (uintptr_t)v_next - (uintptr_t)call->v[g];
-    }
-}
-
 ALWAYS_INLINE void attention_avx2_fold(int element_bytes, const struct attention_rows *rows,
                                        const struct attention_keys *keys, int key_begin, int key_end,
                                        struct attention_state *state) {
@@ -257,18 +226,10 @@ ALWAYS_INLINE void attention_avx2_fold(int element_bytes, const struct attention
     call.keys = keys;
     call.state = state;
     attention_avx2_start(&call);
-    int first = rows->first_key[0], last = rows->last_key[0];
-    for (int r = 1; r < rows->n_rows; r++) {
-        if (rows->first_key[r] < first) first = rows->first_key[r];
-        if (rows->last_key[r] > last) last = rows->last_key[r];
-    }
-    if (last > key_end - 1) last = key_end - 1;
+    int first, last;
+    attention_tile_range(rows, key_end, &first, &last);
     for (int key = key_begin; key <= last; key += TILE_KEYS) {
-        call.key = key;
-        call.begin = first > key ? first - key : 0;
-        call.end = last - key + 1 < TILE_KEYS ? last - key + 1 : TILE_KEYS;
-        if (call.begin >= call.end) continue;
-        attention_avx2_locate(element_bytes, &call, (key - key_begin) / LANES, (last - key_begin) / LANES);
+        if (!attention_float_tile_at(LANES, element_bytes, keys, key_begin, key, first, last, &call.tile)) continue;
         attention_avx2_step(element_bytes, &call, true);
         attention_avx2_softmax(&call);
         attention_avx2_step(element_bytes, &call, false);

@@ -9,7 +9,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/kernel_ops.h"
+#include "kernels/x86/attention_float_tile.h"
 #include "kernels/x86/exp_avx512vnni.h"
 #include "kernels/x86/lanes_avx512vnni.h"
 
@@ -28,12 +28,7 @@ struct attention_avx512vnni_call {
     _Alignas(64) float max[MAX_ROWS];
     _Alignas(64) float denom[MAX_ROWS];
     _Alignas(64) float factor[MAX_ROWS];
-    /* The tile: keys [begin, end) of those from key on are seen by some row; k and v point to each group of 16 keys,
-     * groups that nobody sees to a neighbour that somebody does. */
-    int key, begin, end;
-    const char *k[TILE_GROUPS], *v[TILE_GROUPS];
-    /* Bytes from each group to the same one of the next tile; 0 if there is none. */
-    uintptr_t k_ahead[TILE_GROUPS], v_ahead[TILE_GROUPS];
+    struct attention_float_tile tile;
 };
 
 /* 16 elements as floats. element_bytes: 2 for f16, 4 for f32 */
@@ -51,12 +46,12 @@ ALWAYS_INLINE void attention_avx512vnni_prefetch(const char *src, uintptr_t ahea
 ALWAYS_INLINE void attention_avx512vnni_scores_of(int element_bytes, int height, int width,
                                                   struct attention_avx512vnni_call *call) {
     const size_t stride = (size_t)call->keys->block_tokens * (size_t)element_bytes;
-    const int head_dim = call->keys->head_dim, end = (call->end + LANES - 1) / LANES;
-    for (int g = call->begin / LANES / width * width; g < end; g += width) {
+    const int head_dim = call->keys->head_dim, end = (call->tile.end + LANES - 1) / LANES;
+    for (int g = call->tile.begin / LANES / width * width; g < end; g += width) {
         __m512 acc[16][4], k[4];
         const char *src[4];
 #pragma GCC unroll 4
-        for (int c = 0; c < width; c++) src[c] = call->k[g + c];
+        for (int c = 0; c < width; c++) src[c] = call->tile.k[g + c];
 #pragma GCC unroll 16
         for (int r = 0; r < height; r++)
 #pragma GCC unroll 4
@@ -64,7 +59,7 @@ ALWAYS_INLINE void attention_avx512vnni_scores_of(int element_bytes, int height,
         for (int d = 0; d < head_dim; d++) {
 #pragma GCC unroll 4
             for (int c = 0; c < width; c++) {
-                attention_avx512vnni_prefetch(src[c], call->k_ahead[g + c]);
+                attention_avx512vnni_prefetch(src[c], call->tile.k_ahead[g + c]);
                 k[c] = attention_avx512vnni_load(element_bytes, src[c]);
                 src[c] += stride;
             }
@@ -96,11 +91,11 @@ ALWAYS_INLINE void attention_avx512vnni_values_of(int element_bytes, int height,
             const float *src = o + (r < n_rows ? r : 0) * head_dim + LANES * c;
             acc[r][c] = _mm512_mul_ps(_mm512_loadu_ps(src), _mm512_set1_ps(call->factor[r]));
         }
-    for (int t = call->begin; t < call->end;) {
-        const char *src = call->v[t / LANES] + (size_t)(t % LANES) * stride;
+    for (int t = call->tile.begin; t < call->tile.end;) {
+        const char *src = call->tile.v[t / LANES] + (size_t)(t % LANES) * stride;
         src += (size_t)(LANES * vector) * (size_t)element_bytes;
-        const uintptr_t ahead = call->v_ahead[t / LANES];
-        int stop = t / LANES * LANES + LANES < call->end ? t / LANES * LANES + LANES : call->end;
+        const uintptr_t ahead = call->tile.v_ahead[t / LANES];
+        int stop = t / LANES * LANES + LANES < call->tile.end ? t / LANES * LANES + LANES : call->tile.end;
         for (; t < stop; t++, src += stride) {
 #pragma GCC unroll 4
             for (int c = 0; c < width; c++) {
@@ -159,9 +154,8 @@ ALWAYS_INLINE void attention_avx512vnni_step(int element_bytes, struct attention
 
 /* The keys of the tile that this row sees, one bit each. */
 static inline uint64_t attention_avx512vnni_seen(const struct attention_avx512vnni_call *call, int row) {
-    int first = call->rows->first_key[row] - call->key, last = call->rows->last_key[row] - call->key;
-    if (first < call->begin) first = call->begin;
-    if (last > call->end - 1) last = call->end - 1;
+    int first, last;
+    attention_float_tile_seen(&call->tile, call->rows, row, &first, &last);
     return first > last ? 0 : ~UINT64_C(0) >> (63 - last) & ~UINT64_C(0) << first;
 }
 
@@ -207,31 +201,6 @@ static inline void attention_avx512vnni_start(struct attention_avx512vnni_call *
     for (int i = 0; i < n_rows * head_dim; i += LANES) _mm512_storeu_ps(call->state->o + i, _mm512_setzero_ps());
 }
 
-/* A group's K or V: bytes of its first element. Groups count from the call's key_begin. */
-ALWAYS_INLINE const char *attention_avx512vnni_at(const void *const *blocks, int block_tokens, int group,
-                                                  size_t token_bytes) {
-    const int per_block = block_tokens / LANES;
-    return (const char *)blocks[group / per_block] + (size_t)(group % per_block * LANES) * token_bytes;
-}
-
-/* Points k and v at the groups of the tile that starts with group_begin; no group past group_last is touched. */
-ALWAYS_INLINE void attention_avx512vnni_locate(int element_bytes, struct attention_avx512vnni_call *call,
-                                               int group_begin, int group_last) {
-    const struct attention_keys *keys = call->keys;
-    const size_t k_bytes = (size_t)element_bytes, v_bytes = k_bytes * (size_t)keys->head_dim;
-    const int block_tokens = keys->block_tokens, first = call->begin / LANES, last = (call->end - 1) / LANES;
-    for (int g = 0; g < TILE_GROUPS; g++) {
-        int group = group_begin + (g < first ? first : g > last ? last : g), next = group + TILE_GROUPS;
-        if (next > group_last) next = group;
-        call->k[g] = attention_avx512vnni_at(keys->k_blocks, block_tokens, group, k_bytes);
-        call->v[g] = attention_avx512vnni_at(keys->v_blocks, block_tokens, group, v_bytes);
-        const char *k_next = attention_avx512vnni_at(keys->k_blocks, block_tokens, next, k_bytes);
-        const char *v_next = attention_avx512vnni_at(keys->v_blocks, block_tokens, next, v_bytes);
-        call->k_ahead[g] = (uintptr_t)k_next - (uintptr_t)call->k[g];
-        call->v_ahead[g] = (uintptr_t)v_next - (uintptr_t)call->v[g];
-    }
-}
-
 ALWAYS_INLINE void attention_avx512vnni_fold(int element_bytes, const struct attention_rows *rows,
                                              const struct attention_keys *keys, int key_begin, int key_end,
                                              struct attention_state *state) {
@@ -240,18 +209,10 @@ ALWAYS_INLINE void attention_avx512vnni_fold(int element_bytes, const struct att
     call.keys = keys;
     call.state = state;
     attention_avx512vnni_start(&call);
-    int first = rows->first_key[0], last = rows->last_key[0];
-    for (int r = 1; r < rows->n_rows; r++) {
-        if (rows->first_key[r] < first) first = rows->first_key[r];
-        if (rows->last_key[r] > last) last = rows->last_key[r];
-    }
-    if (last > key_end - 1) last = key_end - 1;
+    int first, last;
+    attention_tile_range(rows, key_end, &first, &last);
     for (int key = key_begin; key <= last; key += TILE_KEYS) {
-        call.key = key;
-        call.begin = first > key ? first - key : 0;
-        call.end = last - key + 1 < TILE_KEYS ? last - key + 1 : TILE_KEYS;
-        if (call.begin >= call.end) continue;
-        attention_avx512vnni_locate(element_bytes, &call, (key - key_begin) / LANES, (last - key_begin) / LANES);
+        if (!attention_float_tile_at(LANES, element_bytes, keys, key_begin, key, first, last, &call.tile)) continue;
         attention_avx512vnni_step(element_bytes, &call, true);
         attention_avx512vnni_softmax(&call);
         attention_avx512vnni_step(element_bytes, &call, false);

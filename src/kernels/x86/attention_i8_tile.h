@@ -3,9 +3,9 @@
 #ifndef KVICK_KERNELS_X86_ATTENTION_I8_TILE_H
 #define KVICK_KERNELS_X86_ATTENTION_I8_TILE_H
 
-#include "kernels/kernel_ops.h"
 #include "kernels/kv_i8.h"
 #include "kernels/kv_q8_0.h"
+#include "kernels/x86/attention_tile.h"
 
 #define ATTENTION_I8_GROUP 16 /* keys that surely lie in one block */
 #define ATTENTION_I8_TILE_GROUPS (ATTENTION_TILE_KEYS / ATTENTION_I8_GROUP)
@@ -46,17 +46,6 @@ static inline __attribute__((always_inline)) void attention_i8_tile_locate(bool 
         tile->k_ahead[g] = (uintptr_t)k_next - (uintptr_t)k;
         tile->v_ahead[g] = (uintptr_t)v_next - (uintptr_t)v;
     }
-}
-
-/* The keys that any row sees, within the call's: [*out_first, *out_last]. */
-static inline void attention_i8_tile_range(const struct attention_rows *rows, int key_end, int *out_first,
-                                           int *out_last) {
-    *out_first = rows->first_key[0], *out_last = rows->last_key[0];
-    for (int r = 1; r < rows->n_rows; r++) {
-        if (rows->first_key[r] < *out_first) *out_first = rows->first_key[r];
-        if (rows->last_key[r] > *out_last) *out_last = rows->last_key[r];
-    }
-    if (*out_last > key_end - 1) *out_last = key_end - 1;
 }
 
 /* The tile from key on; false if no row sees any of it. */

@@ -277,7 +277,7 @@ ALWAYS_INLINE void attention_keys_i8_avx2_fold(bool is_q8_0, const struct attent
     struct fold fold;
     int first, last;
     fold.rows = rows, fold.keys = keys, fold.o = state->o;
-    attention_i8_tile_range(rows, key_end, &first, &last);
+    attention_tile_range(rows, key_end, &first, &last);
     attention_i8_avx2_fetch(is_q8_0, rows, keys, key_begin, first, last);
     start(is_q8_0, &fold);
     for (int key = key_begin; key <= last; key += TILE_KEYS)

@@ -183,7 +183,7 @@ void attention_keys_i8_avx512vnni(const struct attention_rows *rows, const struc
     struct fold fold;
     int first, last;
     start(&fold, rows, keys, state);
-    attention_i8_tile_range(rows, key_end, &first, &last);
+    attention_tile_range(rows, key_end, &first, &last);
     for (int key = key_begin; key <= last; key += TILE_KEYS) {
         if (!attention_i8_tile_at(false, rows, keys, key_begin, key, first, last, &fold.tile)) continue;
         dots(&fold, true);

@@ -321,7 +321,7 @@ void attention_rows_i8_amx(const struct attention_rows *rows, const struct atten
     struct stage *now = &fold.stages[0], *next = &fold.stages[1], *swap;
     int first, last, key = key_begin;
     start(&fold, rows, keys, state);
-    attention_i8_tile_range(rows, key_end, &first, &last);
+    attention_tile_range(rows, key_end, &first, &last);
     while (key + TILE_KEYS <= first) key += TILE_KEYS;
     bool has_next = find_tile(rows, keys, key_begin, key, first, last, &now->tile), is_first = true;
     if (has_next) {

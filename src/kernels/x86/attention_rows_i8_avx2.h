@@ -309,7 +309,7 @@ ALWAYS_INLINE void attention_rows_i8_avx2_fold(bool is_q8_0, const struct attent
                                                struct attention_state *state) {
     struct fold fold;
     int first, last;
-    attention_i8_tile_range(rows, key_end, &first, &last);
+    attention_tile_range(rows, key_end, &first, &last);
     attention_i8_avx2_fetch(is_q8_0, rows, keys, key_begin, first, last);
     start(is_q8_0, &fold, rows, keys);
     for (int key = key_begin; key <= last; key += TILE_KEYS) {
