@@ -300,10 +300,16 @@ static enum status start_loading(struct serve *serve, struct status_note *note) 
     return STATUS_OK;
 }
 
+/* A signal may end the server before the model is there: status and note are the loader's until it has ended. */
+static void end_loading(struct serve *serve) {
+    if (serve->is_loading) thread_join(&serve->loader);
+    serve->is_loading = false;
+}
+
 /* ---- life ---- */
 
 static void close_all(struct serve *serve) {
-    if (serve->is_loading) thread_join(&serve->loader);
+    end_loading(serve);
     api_server_close(&serve->api);
     http_server_destroy(&serve->http);
     chat_template_destroy(&serve->chat_template);
@@ -320,6 +326,7 @@ static enum status run(struct serve *serve, struct status_note *note) {
     if (!status) status = start_loading(serve, note);
     if (status) return status;
     http_server_run(serve->http);
+    end_loading(serve);
     if (serve->status) *note = serve->note;
     return serve->status;
 }

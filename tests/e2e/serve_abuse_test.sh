@@ -223,6 +223,8 @@ def what_a_template_refuses_is_told_in_its_words():
                                 ([{"role": "banana", "content": "x"}], "Roles must alternate")):
             for stream in (False, True):
                 error = s.post(CHAT, {"messages": messages, "max_tokens": 1, "stream": stream}, 400)["error"]
+                if "KVICK_BRIDGE=OFF" in error["message"]:
+                    raise Skip(error["message"])
                 assert words in error["message"], error
             assert s.post(CHAT, {"messages": [user], "max_tokens": 1})["choices"], messages
     # One that never ends, one that is none: chats are refused, nobody waits, and texts are completed.

@@ -185,12 +185,16 @@ def streamed_text(events, index=0):
     return "".join(pieces)
 
 
+class Skip(Exception):
+    """Raised by a test that this build of the program cannot pass; says why."""
+
+
 class Tally:
     """Tests one by one; each may fail without ending the others. Environment: ONLY=WORD leaves out those whose name does
     not hold it."""
 
     def __init__(self):
-        self.n_passed = self.n_failed = 0
+        self.n_passed = self.n_failed = self.n_skipped = 0
 
     def attempt(self, test, *arguments, name=None):
         name = name or test.__name__
@@ -201,6 +205,9 @@ class Tally:
             test(*arguments)
             self.n_passed += 1
             print(f"ok   {time.monotonic() - started:5.1f} s {name}", flush=True)
+        except Skip as why:
+            self.n_skipped += 1
+            print(f"skip {name}: {why}", flush=True)
         except Exception:
             self.n_failed += 1
             print(f"FAIL {name}", flush=True)
@@ -213,5 +220,5 @@ class Tally:
             print(f"FAIL {name}", flush=True)
 
     def end(self):
-        print(f"{self.n_passed} passed, {self.n_failed} failed, 0 skipped")
+        print(f"{self.n_passed} passed, {self.n_failed} failed, {self.n_skipped} skipped")
         sys.exit(self.n_failed > 0)
