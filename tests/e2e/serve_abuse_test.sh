@@ -18,8 +18,8 @@ import subprocess
 import time
 
 from gguf_change import rewrite, with_template, with_tokens
-from kvick_server import (CHAT, FOLDER, KVICK, SLOW, TEXT, KvickServer, Skip, Tally, in_threads, raw_request, streamed_text, text_of,
-                          wait_until)
+from kvick_server import (CHAT, FOLDER, KVICK, SLOW, TEXT, KvickServer, Skip, Tally, in_threads, raw_request,
+                          streamed_text, text_of, wait_until)
 
 MODEL = os.environ["MODEL"]
 CLOSE = b"Connection: close\r\n"
