@@ -40,7 +40,6 @@ struct serve {
     bool is_read_guessed;                /* something else ran then */
     uint8_t identity[HASH_SHA256_BYTES]; /* of answers, see identify_answers */
     struct thread loader;
-    bool is_loading; /* the loader is to be joined */
     bool is_ready;
     struct ring is_loaded;
     enum status status; /* of loading */
@@ -296,20 +295,12 @@ static enum status start_loading(struct serve *serve, struct status_note *note) 
     if (!status && !ring_arm(&serve->is_loaded)) BUG("loaded before it began");
     if (!status) status = thread_start(&serve->loader, "load", load_main, serve);
     if (status) return status_fail(note, status, "cannot start loading the model");
-    serve->is_loading = true;
     return STATUS_OK;
-}
-
-/* A signal may end the server before the model is there: status and note are the loader's until it has ended. */
-static void end_loading(struct serve *serve) {
-    if (serve->is_loading) thread_join(&serve->loader);
-    serve->is_loading = false;
 }
 
 /* ---- life ---- */
 
 static void close_all(struct serve *serve) {
-    end_loading(serve);
     api_server_close(&serve->api);
     http_server_destroy(&serve->http);
     chat_template_destroy(&serve->chat_template);
@@ -326,7 +317,8 @@ static enum status run(struct serve *serve, struct status_note *note) {
     if (!status) status = start_loading(serve, note);
     if (status) return status;
     http_server_run(serve->http);
-    end_loading(serve);
+    /* A signal may have ended it before the model was there: status and note are the loader's until it has ended. */
+    thread_join(&serve->loader);
     if (serve->status) *note = serve->note;
     return serve->status;
 }
