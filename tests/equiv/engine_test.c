@@ -59,6 +59,7 @@ static struct engine *start_engine(const struct exact_options *exact, int max_se
                                      .max_logit_rows = max_sequences > 16 ? max_sequences : 16,
                                      .has_prefix_cache = exact->has_prefix_cache,
                                      .policy = exact->is_fcfs ? POLICY_FCFS : POLICY_PROMISES,
+                                     .admission = {.takes_late = true}, /* however slow the machine */
                                      .target_itl_ns = exact->target_itl_ms * INT64_C(1000000),
                                      .max_step_ns = exact->max_step_ms * INT64_C(1000000)};
     struct status_note note = {0};

@@ -62,6 +62,7 @@ static struct engine *start(const struct way *way, int kv_tokens) {
                                      .max_logit_rows = 8,
                                      .has_prefix_cache = way->has_cache,
                                      .policy = way->is_fcfs ? POLICY_FCFS : POLICY_PROMISES,
+                                     .admission = {.takes_late = true}, /* however slow the machine */
                                      .target_itl_ns = way->max_step_ns,
                                      .max_step_ns = way->max_step_ns};
     struct status_note note = {0};

@@ -123,9 +123,29 @@ static void random_lives(void **state) {
     assert_true(n_steps >= (test_is_slow_build() ? 20000 : 100000));
 }
 
+/* An estimate may slip a little where a server is told so; a deadline may not. */
+static void takers_of_late_ones_refuse_for_deadlines_alone(void **state) {
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct sim_world world;
+        struct sim_options options = ordinary();
+        options.has_index = true;
+        options.n_blocks = 300;
+        options.admission.takes_late = way > 0;
+        int n = make_random(5, 0.7, 800, 2048), counts[ADMISSION_N_REASONS];
+        for (int i = 0; i < n && way < 2; i++) requests[i].patience_ns = 0;
+        sim_open(&world, &options);
+        sim_play(&world, requests, n, 0);
+        count_reasons(n, counts);
+        assert_true((counts[ADMISSION_PROMISE] > 0) == (way != 1));
+        sim_close(&world);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_lives),
+        cmocka_unit_test(takers_of_late_ones_refuse_for_deadlines_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

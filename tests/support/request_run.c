@@ -24,7 +24,8 @@ struct engine_options request_run_options(const struct exact_options *exact, int
                                    .max_sequences = max_sequences,
                                    .kv_tokens = kv_tokens,
                                    .max_logit_rows = max_sequences > 48 ? max_sequences : 48,
-                                   .has_prefix_cache = exact->has_prefix_cache};
+                                   .has_prefix_cache = exact->has_prefix_cache,
+                                   .admission = {.takes_late = true}}; /* however slow the machine */
 }
 
 struct engine *request_run_start_with(const struct exact_options *exact, int max_sequences, int kv_tokens) {
