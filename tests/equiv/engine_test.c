@@ -536,8 +536,7 @@ static void await_standstill(struct engine *engine) {
 
 static void a_slow_reader_loses_nothing(void **state) {
     (void)state;
-    struct exact_options exact = {.threads = 1, .block_tokens = 16};
-    struct engine *engine = start_engine(&exact, N_SLOW, 16 * MAX_CONTEXT);
+    struct engine *engine = start_engine(&plain, N_SLOW, 16 * MAX_CONTEXT);
     struct request *requests[N_SLOW];
     enum finish_reason reasons[N_SLOW];
     submit_slow(engine, requests);
@@ -552,18 +551,6 @@ static void a_slow_reader_loses_nothing(void **state) {
 }
 
 /* Ends (and does not hang or abort) although nobody reads. */
-/* The other type of bytes, last: its answers are others. */
-static void q8_0_answers_alike_too(void **state) {
-    static float by_int8[sizeof asks[2].logits / sizeof(float)];
-    memcpy(by_int8, asks[2].logits, sizeof by_int8);
-    tear_down(state);
-    kv_dtype = DTYPE_Q8_0;
-    assert_int_equal(set_up(state), 0);
-    assert_memory_not_equal(asks[2].logits, by_int8, sizeof by_int8);
-    answers_do_not_depend_on_the_way(state);
-    a_full_pool_changes_nothing(state);
-}
-
 static void an_engine_ends_with_a_full_outbox(void **state) {
     (void)state;
     struct engine *engine = start_engine(&plain, N_SLOW, 16 * MAX_CONTEXT);
@@ -574,6 +561,18 @@ static void an_engine_ends_with_a_full_outbox(void **state) {
     engine_destroy(&engine);
     alarm(0);
     for (int i = 0; i < N_SLOW; i++) engine_client_free(&requests[i]);
+}
+
+/* The other type of bytes, last: its answers are others. */
+static void q8_0_answers_alike_too(void **state) {
+    static float by_int8[sizeof asks[2].logits / sizeof(float)];
+    memcpy(by_int8, asks[2].logits, sizeof by_int8);
+    tear_down(state);
+    kv_dtype = DTYPE_Q8_0;
+    assert_int_equal(set_up(state), 0);
+    assert_memory_not_equal(asks[2].logits, by_int8, sizeof by_int8);
+    answers_do_not_depend_on_the_way(state);
+    a_full_pool_changes_nothing(state);
 }
 
 int main(int argc, char **argv) {
